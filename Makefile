@@ -1,0 +1,39 @@
+# Every target sets itself up: the first one creates .venv and installs the versions of requirements.txt.
+# `make help` lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+
+DATASET ?= cifar10
+FROM    ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup data test lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv with the pinned versions
+
+# --no-deps and --no-build-isolation: the versions above serve, nothing newer may come in.
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.11") if sys.version_info < (3, 10) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder
+	$(RUN) -m fedentropy_core data --dataset $(DATASET) $(if $(FROM),--from "$(FROM)")
+
+test: $(READY) lint ## lint and tests
+	$(RUN) -m pytest
+
+lint: $(READY) ## ruff
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+clean: ## remove .venv and caches of tools; data and results stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,111 @@
+"""The command line: python -m fedentropy_core data | run."""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
+from fedentropy_core.datasets import DATASETS, load_dataset, prepare
+from fedentropy_core.engines import ENGINES, make_engine
+from fedentropy_core.federation import Diverged
+from fedentropy_core.methods import METHODS
+from fedentropy_core.partition import CASES
+from fedentropy_core.records import RecordError, RunFiles, RunRecord
+from fedentropy_core.runner import run
+
+_SETTINGS = {
+    "seed": "partition, initial weights, selection and batches follow from it",
+    "rounds": "rounds T",
+    "devices": "devices N",
+    "fraction": "share C of the devices that is chosen each round",
+    "epochs": "local epochs E",
+    "batch_size": "images in a local step",
+    "lr": "learning rate",
+    "momentum": "of the local SGD; the buffer starts at zero every round",
+    "prox_mu": "FedProx's μ",
+    "moon_mu": "Moon's μ",
+    "moon_tau": "Moon's τ",
+    "epsilon": "probability of drawing from the positive pool",
+    "beta": "Dirichlet's β in case 3",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command; a bad request ends with a message and exit code 1, Ctrl-C with 130."""
+    parser = argparse.ArgumentParser(prog="python -m fedentropy_core", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_data(commands)
+    _add_run(commands)
+    options = parser.parse_args(arguments)
+    try:
+        options.act(options)
+    except (ValueError, OSError, RecordError, Diverged) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+def _add_data(commands) -> None:
+    parser = commands.add_parser("data", help="fetch a data set, check it, cache it")
+    parser.add_argument("--dataset", default="cifar10", choices=DATASETS)
+    parser.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or folder to take it from")
+    parser.set_defaults(act=lambda options: prepare(options.dataset, options.source))
+
+
+def _add_run(commands) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="train one configuration and write its record",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description="Trains one configuration and writes its record. Run again, it goes on where it stopped.",
+    )
+    parser.add_argument("--profile", default="paper", choices=PROFILES, help="settings to start from")
+    parser.add_argument("--dataset", default="cifar10", choices=DATASETS)
+    parser.add_argument("--case", type=_case, default=1, choices=CASES, help="how images are spread over devices")
+    parser.add_argument("--method", default="fedavg", choices=METHODS)
+    parser.add_argument("--entropy", action="store_true", help="FedEntropy on top of the method")
+    parser.add_argument(
+        "--selection", choices=SELECTIONS, help="FedEntropy's way to choose devices; pools if not given"
+    )
+    parser.add_argument("--pools-only", action="store_true", help="judge, but let every chosen device upload")
+    parser.add_argument("--augment", choices=AUGMENTATIONS, help="training images; the profile's if not given")
+    for name, text in _SETTINGS.items():
+        kind = next(field.type for field in fields(RunConfig) if field.name == name)
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(
+            flag, type=kind, metavar="X", default=argparse.SUPPRESS, help=text + "; the profile's if not given"
+        )
+    parser.add_argument("--engine", default="auto", choices=ENGINES)
+    parser.add_argument("--device", default="cpu", help="torch device of the engine")
+    parser.add_argument("--threads", type=int, help="devices trained side by side; all cores if not given")
+    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+    parser.add_argument("--restart", action="store_true", help="ignore a checkpoint and start from round 0")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(act=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    names = {field.name for field in fields(RunConfig)}
+    given = {name: value for name, value in vars(options).items() if name in names and value is not None}
+    config = profile_config(options.profile, **given)
+    if RunFiles(config, options.results).csv.exists() and not options.restart:
+        print("finished before:")
+        engine = options.engine
+    else:
+        engine = make_engine(options.engine, load_dataset(config.dataset), options.threads, options.device)
+    record = run(config, engine, not options.restart, not options.quiet, options.results)
+    print(_summary(record))
+
+
+def _summary(record: RunRecord) -> str:
+    return (
+        f"accuracy: last ten rounds {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}\n"
+        f"uploaded: {record.rounds['models_up'].sum():,} models, {record.rounds['bytes_up'].sum() / 1e6:,.1f} MB\n"
+        f"record:   {record.path}"
+    )
+
+
+def _case(text: str) -> int | str:
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,67 @@
+"""What an engine is given and what it gives back.
+
+An engine computes; it decides and draws nothing. Batch order and mirror flags arrive already drawn, so every
+engine computes the same numbers up to float rounding.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LocalRule:
+    """One local step: g = ∇loss, v ← momentum·v + g, w ← w − lr·v − lr·correction; v starts at zero every round.
+
+    loss = cross-entropy + (prox_mu/2)·‖w − w_g‖² + moon_mu·ℓ_con, with
+    ℓ_con = −log(exp(cos(z, z_g)/τ) / (exp(cos(z, z_g)/τ) + exp(cos(z, z_p)/τ))), the mean over the batch.
+    """
+
+    lr: float
+    momentum: float
+    batch_size: int
+    prox_mu: float = 0.0
+    moon_mu: float = 0.0
+    moon_tau: float = 0.5
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """One device's local training in one round; n images, E epochs."""
+
+    images: np.ndarray  # int64 [n]: the device's images, as positions in the training set
+    order: np.ndarray  # int64 [E, n]: the visiting order of each epoch, as positions in `images`
+    mirror: np.ndarray  # bool [E, n]: whether the image visited at that place is mirrored left-right
+    correction: np.ndarray | None = None  # [P]: SCAFFOLD's c − c_k
+    previous: np.ndarray | None = None  # [P]: Moon's previous local model; None on first participation
+
+
+@dataclass(frozen=True)
+class Work:
+    """A round's local training: every device starts from the same global weights."""
+
+    weights: np.ndarray  # [P]
+    rule: LocalRule
+    devices: tuple[DeviceWork, ...]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """What K devices computed."""
+
+    weights: np.ndarray  # [K, P]: the local models after training
+    soft_labels: np.ndarray  # [K, C]: mean softmax output over the device's own images, not mirrored
+    steps: np.ndarray  # int64 [K]: local steps taken
+
+
+class Engine(Protocol):
+    """Trains cohorts on one data set's training images and evaluates models on any images."""
+
+    name: str
+
+    def train(self, work: Work) -> Cohort: ...
+
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
+        ...

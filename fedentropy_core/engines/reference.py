@@ -1,0 +1,123 @@
+"""The yardstick: plain PyTorch autograd, one device after another on each thread.
+
+Obviously right before fast: the other engines are held to this one, and this one to torch.optim.SGD in the tests.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from fedentropy_core.engines.base import Cohort, DeviceWork, Work
+from fedentropy_core.model import CNN, build, flatten
+
+FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
+
+
+class ReferenceEngine:
+    """Trains the devices of a round side by side on `threads` single-threaded workers, or on any torch device."""
+
+    name = "reference"
+
+    def __init__(self, dataset, threads: int | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
+        self.classes = len(dataset.classes)
+        self.device, self.dtype = torch.device(device), dtype
+        self.images, self.labels = dataset.train_images, dataset.train_labels
+        self.pixel_values = torch.from_numpy(dataset.pixel_values).to(self.device, dtype)
+        workers = (threads or usable_cores()) if self.device.type == "cpu" else 1
+        # One intra-op thread a worker: the network is too small to share between threads, devices are not.
+        self.pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+
+    def train(self, work: Work) -> Cohort:
+        largest_first = sorted(range(len(work.devices)), key=lambda k: -len(work.devices[k].images))
+        futures = {k: self.pool.submit(self._train_device, work, work.devices[k]) for k in largest_first}
+        results = [futures[k].result() for k in range(len(work.devices))]
+        weights, soft_labels, steps = zip(*results, strict=True)
+        return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64))
+
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        model = self._build(weights)
+        chunks = [slice(start, start + FORWARD_BATCH) for start in range(0, len(images), FORWARD_BATCH)]
+
+        @torch.no_grad()
+        def score(chunk: slice) -> tuple[int, float]:
+            target = torch.tensor(labels[chunk], device=self.device)
+            logits = model(self._normalise(images[chunk]))
+            loss = F.cross_entropy(logits, target, reduction="sum")
+            return int((logits.argmax(1) == target).sum()), float(loss)
+
+        right, loss = zip(*self.pool.map(score, chunks), strict=True)
+        return sum(right) / len(images), sum(loss) / len(images)
+
+    def _train_device(self, work: Work, device: DeviceWork) -> tuple[np.ndarray, np.ndarray, int]:
+        model = self._build(work.weights)
+        images = self._normalise(self.images[device.images])
+        labels = torch.tensor(self.labels[device.images], device=self.device)
+        loss_of = self._loss(model, work, device)
+        correction = None if device.correction is None else list(self._build(device.correction).parameters())
+        parameters = list(model.parameters())
+        sgd = torch.optim.SGD(parameters, lr=work.rule.lr, momentum=work.rule.momentum, fused=True)
+        steps = 0
+        for order, mirror in zip(torch.from_numpy(device.order), torch.from_numpy(device.mirror), strict=True):
+            visits = zip(order.split(work.rule.batch_size), mirror.split(work.rule.batch_size), strict=True)
+            for batch, flipped in visits:
+                x = images[batch]
+                x[flipped] = x[flipped].flip(-1)
+                loss_of(x, labels[batch]).backward()
+                sgd.step()
+                sgd.zero_grad()
+                if correction is not None:
+                    with torch.no_grad():
+                        torch._foreach_add_(parameters, correction, alpha=-work.rule.lr)
+                steps += 1
+        return flatten(model), self._soft_label(model, images), steps
+
+    def _loss(self, model: CNN, work: Work, device: DeviceWork):
+        """The loss of a batch: cross-entropy, plus what the method adds."""
+        rule = work.rule
+        anchor = [p.detach().clone() for p in model.parameters()]
+        contrast = rule.moon_mu and device.previous is not None
+        global_model = self._build(work.weights) if contrast else None
+        previous_model = self._build(device.previous) if contrast else None
+
+        def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            z = model.features(x)
+            loss = F.cross_entropy(model.fc3(z), y)
+            if rule.prox_mu:
+                distance = sum(((p - a) ** 2).sum() for p, a in zip(model.parameters(), anchor, strict=True))
+                loss = loss + rule.prox_mu / 2 * distance
+            if contrast:
+                with torch.no_grad():
+                    z_global, z_previous = global_model.features(x), previous_model.features(x)
+                loss = loss + rule.moon_mu * contrastive_loss(z, z_global, z_previous, rule.moon_tau)
+            return loss
+
+        return loss_of
+
+    @torch.no_grad()
+    def _soft_label(self, model: CNN, images: torch.Tensor) -> np.ndarray:
+        """p_k = (1/l_k)·Σ softmax(model(x)) over the device's own images."""
+        total = sum(model(chunk).softmax(1).sum(0) for chunk in images.split(FORWARD_BATCH))
+        return (total / len(images)).cpu().numpy()
+
+    def _build(self, weights: np.ndarray) -> CNN:
+        return build(weights, self.classes, self.device).to(self.dtype)
+
+    def _normalise(self, images: np.ndarray) -> torch.Tensor:
+        """Normalised pixels of uint8 images, by table."""
+        pixels = torch.tensor(images, dtype=torch.int32, device=self.device)
+        return torch.stack([self.pixel_values[channel][pixels[:, channel]] for channel in range(3)], dim=1)
+
+
+def contrastive_loss(z: torch.Tensor, z_global: torch.Tensor, z_previous: torch.Tensor, tau: float) -> torch.Tensor:
+    """−log(exp(cos(z, z_g)/τ) / (exp(cos(z, z_g)/τ) + exp(cos(z, z_p)/τ))), the mean over the batch."""
+    near = F.cosine_similarity(z, z_global) / tau
+    far = F.cosine_similarity(z, z_previous) / tau
+    return F.softplus(far - near).mean()
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

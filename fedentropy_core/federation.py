@@ -1,0 +1,100 @@
+"""The round loop: select, train, judge, aggregate, evaluate."""
+
+import numpy as np
+
+from fedentropy_core.config import RunConfig
+from fedentropy_core.datasets import Dataset
+from fedentropy_core.engines import DeviceWork, Engine, Work
+from fedentropy_core.entropy import Judgment, group_entropy, judge
+from fedentropy_core.methods import RoundOutcome, aggregate, make_method
+from fedentropy_core.model import initial_weights
+from fedentropy_core.partition import partition
+from fedentropy_core.randomness import generator
+from fedentropy_core.records import Round, weights_hash
+from fedentropy_core.selection import make_selection
+
+
+class Diverged(Exception):
+    """Training produced numbers that are not finite."""
+
+
+class Federation:
+    """One run's server and devices. All that changes from round to round is in `arrays`, and `round`."""
+
+    def __init__(self, config: RunConfig, dataset: Dataset, engine: Engine):
+        self.config, self.dataset, self.engine = config, dataset, engine
+        self.parts = partition(dataset.train_labels, config.case, config.devices, config.seed, config.beta)
+        self.round = 0
+        self.weights = initial_weights(len(dataset.classes), generator(config.seed, "weights"))
+        self.selection = make_selection(config.selection, config.devices, config.epsilon)
+        self.method = make_method(config.method, config.devices, len(self.weights))
+
+    def play_round(self) -> Round:
+        """Algorithm 2, one round."""
+        config, self.round = self.config, self.round + 1
+        chosen = self.selection.draw(config.chosen_per_round, generator(config.seed, "selection", self.round))
+        sizes = np.array([len(self.parts[device]) for device in chosen])
+        work = Work(self.weights, config.local_rule, tuple(self._device_work(device) for device in chosen))
+        cohort = self.engine.train(work)
+        if not np.isfinite(cohort.weights).all():
+            raise Diverged(f"round {self.round}: a local model is not finite; lower lr (now {config.lr})")
+
+        judgment = self._judge(cohort.soft_labels, sizes)
+        uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept
+        self.method.update(RoundOutcome(self.weights, chosen, uploads, cohort, config.lr))
+        self.weights = aggregate(cohort.weights[list(uploads)], sizes[list(uploads)])
+        kept = tuple(chosen[position] for position in judgment.kept)
+        self.selection.settle(kept, tuple(chosen[position] for position in judgment.removed))
+
+        accuracy, loss = self.engine.evaluate(self.weights, self.dataset.test_images, self.dataset.test_labels)
+        return Round(
+            round=self.round,
+            accuracy=accuracy,
+            loss=loss,
+            chosen=chosen,
+            kept=kept,
+            entropy_before=judgment.entropies[0],
+            entropy_after=judgment.entropies[-1],
+            models_up=len(uploads),
+            bytes_up=len(uploads) * self._transfer_bytes() + len(chosen) * self._soft_label_bytes(),
+            bytes_down=len(chosen) * self._transfer_bytes(),
+            weights=weights_hash(self.weights),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything a checkpoint needs, by name."""
+        selection = {f"selection.{name}": array for name, array in self.selection.state().items()}
+        method = {f"method.{name}": array for name, array in self.method.state.items()}
+        return {"weights": self.weights, **selection, **method}
+
+    def restore(self, round: int, arrays: dict[str, np.ndarray]) -> None:
+        """Goes on after `round` from the arrays of a checkpoint; a KeyError or ValueError if they do not fit."""
+        selection = {name: arrays[f"selection.{name}"] for name in self.selection.state()}
+        method = {name: arrays[f"method.{name}"] for name in self.method.state}
+        for name, array in {"weights": self.weights, **self.method.state}.items():
+            found = arrays["weights"] if name == "weights" else method[name]
+            if found.shape != array.shape:
+                raise ValueError(f"{name} has shape {found.shape}, not {array.shape}")
+        self.round, self.weights = round, arrays["weights"]
+        self.selection.restore(selection)
+        self.method.state = method
+
+    def _device_work(self, device: int) -> DeviceWork:
+        images = self.parts[device]
+        rng = generator(self.config.seed, "batches", self.round, device)
+        order = np.stack([rng.permutation(len(images)) for _ in range(self.config.epochs)])
+        mirrored = self.config.augment == "mirror"
+        mirror = rng.random(order.shape, dtype=np.float32) < 0.5 if mirrored else np.zeros(order.shape, dtype=bool)
+        return DeviceWork(images, order, mirror, **self.method.terms(device))
+
+    def _judge(self, soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
+        if self.config.entropy:
+            return judge(soft_labels, sizes)
+        return Judgment(tuple(range(len(sizes))), (), (group_entropy(soft_labels, sizes),))
+
+    def _transfer_bytes(self) -> int:
+        return 4 * len(self.weights) * self.method.models_per_transfer
+
+    def _soft_label_bytes(self) -> int:
+        """Four bytes a class and eight for the number of images; only FedEntropy sends soft labels."""
+        return 4 * len(self.dataset.classes) + 8 if self.config.entropy else 0

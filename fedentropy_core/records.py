@@ -1,0 +1,238 @@
+"""What a run leaves behind: a CSV with a row a round, a JSON beside it, and until then a checkpoint.
+
+Each row ends with a digest: sha256 over the previous row's digest and this row, which holds a hash of the global
+weights. An edit anywhere breaks the chain and shows when the record is loaded; a forged chain is caught by
+training again up to that round.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import pandas as pd
+
+from fedentropy_core.config import RunConfig
+from fedentropy_core.paths import atomic_write, results_root
+
+LAST_ROUNDS = 10
+
+
+class RecordError(Exception):
+    """A record or checkpoint cannot be read, written or trusted; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One row of a record. `kept`: the devices that the judgment kept; `weights`: hash of the global weights."""
+
+    round: int
+    accuracy: float
+    loss: float
+    chosen: tuple[int, ...]
+    kept: tuple[int, ...]
+    entropy_before: float
+    entropy_after: float
+    models_up: int
+    bytes_up: int
+    bytes_down: int
+    weights: str
+
+    def line(self) -> str:
+        """The row's text without its digest; floats in full, so that reading gives the same number."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return ",".join(" ".join(map(str, value)) if isinstance(value, tuple) else str(value) for value in values)
+
+
+COLUMNS = (*(field.name for field in fields(Round)), "digest")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run. `rounds` has a row a round, the columns of the CSV; `about` is the JSON."""
+
+    config: RunConfig
+    rounds: pd.DataFrame
+    about: dict
+    path: Path
+
+    @property
+    def final_accuracy(self) -> float:
+        """Mean test accuracy of the last ten rounds: the paper's accuracy of a run."""
+        return float(self.rounds["accuracy"].tail(LAST_ROUNDS).mean())
+
+    @property
+    def last_hundred_accuracy(self) -> float:
+        """Mean test accuracy of the last hundred rounds, a less noisy measure than the paper's."""
+        return float(self.rounds["accuracy"].tail(100).mean())
+
+    @property
+    def best_accuracy(self) -> float:
+        """Test accuracy of the best round."""
+        return float(self.rounds["accuracy"].max())
+
+    def rounds_to(self, target: float) -> int | None:
+        """The first round, counted from 1, whose test accuracy is at least `target` (0 to 1); None if none is."""
+        reached = self.rounds["round"][self.rounds["accuracy"] >= target]
+        return int(reached.iloc[0]) if len(reached) else None
+
+
+def weights_hash(weights: np.ndarray) -> str:
+    """A short name of a weight vector's exact bits."""
+    return hashlib.sha256(weights.astype("<f4").tobytes()).hexdigest()[:16]
+
+
+def first_digest(config: RunConfig, fingerprint: str) -> str:
+    """What the chain starts from: the configuration and the data."""
+    return hashlib.sha256(f"{config.key} {fingerprint}".encode()).hexdigest()[:16]
+
+
+def next_digest(previous: str, line: str) -> str:
+    return hashlib.sha256(f"{previous} {line}".encode()).hexdigest()[:16]
+
+
+class RunFiles:
+    """The files of one run: record (.csv and .json), checkpoint (.ckpt) and lock (.lock)."""
+
+    def __init__(self, config: RunConfig, results: Path | str | None = None):
+        root = Path(results) if results is not None else results_root()
+        # Only a profile fixes all settings, so elsewhere the name must tell the runs of one seed apart.
+        name = f"seed{config.seed}" if config.profile != "custom" else f"seed{config.seed}-{config.key}"
+        self.config = config
+        self.folder = root / config.profile / "runs" / config.dataset / _case_name(config.case) / config.label
+        self.csv, self.json = self.folder / f"{name}.csv", self.folder / f"{name}.json"
+        self.checkpoint, self.lock = self.folder / f"{name}.ckpt", self.folder / f"{name}.lock"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the run's lock, so that no other process works on it; fails at once on an unwritable folder."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = self.lock.open("w")
+        except OSError as error:
+            advice = "choose another results folder"
+            raise RecordError(f"cannot write to {self.folder}: {error.strerror}; {advice}") from None
+        with lock:
+            if not _lock(lock, self.lock):
+                raise RecordError(f"another process is working on {self.csv}")
+            try:
+                yield
+            finally:
+                self.lock.unlink(missing_ok=True)
+
+    def write_record(self, lines: list[str], about: dict) -> None:
+        """The JSON first: a CSV in its place means that the record is complete."""
+        text = "\n".join([",".join(COLUMNS), *lines]) + "\n"
+        self._write(self.json, (json.dumps(about, indent=2, sort_keys=True) + "\n").encode())
+        self._write(self.csv, text.encode())
+        self.checkpoint.unlink(missing_ok=True)
+
+    def save_checkpoint(self, about: dict, lines: list[str], arrays: dict[str, np.ndarray]) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, about=_text_array(json.dumps(about)), lines=_text_array("\n".join(lines)), **arrays)
+        self._write(self.checkpoint, buffer.getbuffer())
+
+    def load_checkpoint(self) -> tuple[dict, list[str], dict[str, np.ndarray]] | None:
+        """The checkpoint; None where there is none, or where it is corrupt: then it is put aside with a warning."""
+        if not self.checkpoint.exists():
+            return None
+        try:
+            with np.load(self.checkpoint, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(_array_text(arrays.pop("about")))
+            return about, _array_text(arrays.pop("lines")).splitlines(), arrays
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            self.set_checkpoint_aside(f"is corrupt ({error})")
+            return None
+
+    def set_checkpoint_aside(self, why: str) -> None:
+        aside = self.checkpoint.with_suffix(".ckpt.bad")
+        self.checkpoint.replace(aside)
+        warnings.warn(
+            f"checkpoint {self.checkpoint} {why}: kept aside as {aside.name}, starting from round 0", stacklevel=3
+        )
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            with atomic_write(path) as file:
+                file.write(content)
+        except OSError as error:
+            raise RecordError(
+                f"cannot write {path}: {error.strerror}; what was written before is intact, "
+                "run again to resume once there is room"
+            ) from error
+
+
+def load_record(csv: Path | str) -> RunRecord:
+    """One record, its chain of digests checked."""
+    csv = Path(csv)
+    try:
+        about = json.loads(csv.with_suffix(".json").read_text())
+        config = RunConfig(**about["config"])
+        lines = csv.read_text().splitlines()
+    except FileNotFoundError as error:
+        raise RecordError(f"record {csv}: {error.filename} is missing") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"record {csv.with_suffix('.json')} cannot be read: {error}") from None
+    _check_chain(csv, lines, config, about)
+    rounds = pd.read_csv(io.StringIO("\n".join(lines)), dtype=_COLUMN_TYPES, float_precision="round_trip")
+    for column in ("chosen", "kept"):
+        rounds[column] = [tuple(map(int, text.split())) for text in rounds[column]]
+    return RunRecord(config, rounds, about, csv)
+
+
+def load_records(profile: str = "paper", results: Path | str | None = None) -> list[RunRecord]:
+    """Every finished run of a profile, in the order of their paths."""
+    root = Path(results) if results is not None else results_root()
+    return [load_record(path) for path in sorted((root / profile / "runs").rglob("*.csv"))]
+
+
+def about_run(config: RunConfig, fingerprint: str, engine: str) -> dict:
+    """The part of a record's JSON that says what was computed; the same on every machine."""
+    return {"config": asdict(config), "key": config.key, "data_fingerprint": fingerprint, "engine": engine}
+
+
+_COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "digest": str}
+
+
+def _check_chain(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
+    if lines[:1] != [",".join(COLUMNS)] or len(lines) != config.rounds + 1:
+        raise RecordError(f"record {csv}: not the {config.rounds} rounds that its configuration says")
+    if about.get("key") != config.key:
+        raise RecordError(f"record {csv}: its JSON's key is not the key of its configuration")
+    digest = first_digest(config, about.get("data_fingerprint", ""))
+    for number, line in enumerate(lines[1:], start=1):
+        body, _, written = line.rpartition(",")
+        digest = next_digest(digest, body)
+        if digest != written:
+            raise RecordError(f"record {csv}: round {number} does not match its digest; the file was changed")
+
+
+def _lock(file: TextIO, path: Path) -> bool:
+    """Takes the lock if it is free. The last holder removes the file, so it must still be the one at `path`."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _case_name(case: int | str) -> str:
+    return f"case{case}" if isinstance(case, int) else case
+
+
+def _text_array(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode(), dtype=np.uint8)
+
+
+def _array_text(array: np.ndarray) -> str:
+    return bytes(array).decode()

@@ -1,0 +1,199 @@
+"""Records: what is measured from them, and that an edit, a full disk or a bad folder never passes unseen."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedentropy_core import RunConfig, load_records
+from fedentropy_core.paths import atomic_write
+from fedentropy_core.records import (
+    RecordError,
+    Round,
+    RunFiles,
+    about_run,
+    first_digest,
+    load_record,
+    next_digest,
+    weights_hash,
+)
+
+
+def write_record(folder, accuracies, **fields):
+    """A record with these accuracies; everything else in it is made up."""
+    config = RunConfig(dataset="synthetic", rounds=len(accuracies), **fields)
+    files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
+    for number, accuracy in enumerate(accuracies, start=1):
+        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, 1, 100, 200, "0" * 16)
+        digest = next_digest(digest, row.line())
+        lines.append(f"{row.line()},{digest}")
+    files.write_record(lines, about_run(config, "data", "reference"))
+    return files
+
+
+def leftovers(folder):
+    return [path.name for path in folder.rglob("*") if path.is_file() and path.suffix in (".tmp", ".lock")]
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path):
+    accuracies = [0.1, 1 / 3, 0.2 + 0.1]
+    record = load_record(write_record(tmp_path, accuracies).csv)
+    assert record.rounds["accuracy"].tolist() == accuracies
+    assert record.rounds["round"].tolist() == [1, 2, 3]
+    assert record.rounds["chosen"].tolist() == [(3, 1)] * 3
+    assert record.rounds["kept"].tolist() == [(1,)] * 3
+    assert record.rounds["bytes_up"].dtype == np.int64
+    assert record.config == RunConfig(dataset="synthetic", rounds=3)
+
+
+def test_measures_of_a_run(tmp_path):
+    accuracies = [0.5] * 50 + [0.9] + [0.3] * 99 + [0.4] * 10
+    record = load_record(write_record(tmp_path, accuracies).csv)
+    assert record.final_accuracy == pytest.approx(0.4)
+    assert record.last_hundred_accuracy == pytest.approx(0.9 * 0.3 + 0.1 * 0.4)
+    assert record.best_accuracy == 0.9
+
+
+def test_rounds_to_target_counts_from_one(tmp_path):
+    record = load_record(write_record(tmp_path, [0.1, 0.3, 0.2, 0.4]).csv)
+    assert record.rounds_to(0.05) == 1
+    assert record.rounds_to(0.3) == 2
+    assert record.rounds_to(0.35) == 4
+    assert record.rounds_to(0.41) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2,0.3,", "2,0.4,", "round 2 does not match its digest"),
+        ("3 1", "3 2", "round 1 does not match its digest"),
+        ("round,accuracy", "round,precision", "not the 3 rounds"),
+        ("\n3,0.2,", "\n\n3,0.2,", "not the 3 rounds"),
+    ],
+)
+def test_an_edited_csv_is_caught(tmp_path, old, new, message):
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    files.csv.write_text(files.csv.read_text().replace(old, new, 1))
+    with pytest.raises(RecordError, match=message) as caught:
+        load_record(files.csv)
+    assert str(files.csv) in str(caught.value)
+
+
+def test_a_dropped_last_round_is_caught(tmp_path):
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    files.csv.write_text("\n".join(files.csv.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(RecordError, match="not the 3 rounds"):
+        load_record(files.csv)
+
+
+def test_an_edited_json_is_caught(tmp_path):
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    about = json.loads(files.json.read_text())
+    about["config"]["lr"] = 0.02
+    files.json.write_text(json.dumps(about))
+    with pytest.raises(RecordError, match="key is not the key of its configuration"):
+        load_record(files.csv)
+    about["key"] = RunConfig(**about["config"]).key
+    files.json.write_text(json.dumps(about))
+    with pytest.raises(RecordError, match="round 1 does not match"):
+        load_record(files.csv)
+    files.json.write_text("{")
+    with pytest.raises(RecordError, match="cannot be read"):
+        load_record(files.csv)
+    files.json.unlink()
+    with pytest.raises(RecordError, match="is missing"):
+        load_record(files.csv)
+
+
+def test_records_of_a_profile(tmp_path):
+    smoke = {"devices": 20, "fraction": 0.25, "epochs": 1}
+    for seed in (1, 0):
+        write_record(tmp_path, [0.1] * 5, seed=seed, **smoke)
+    write_record(tmp_path, [0.1] * 6, **smoke)
+    assert [record.config.seed for record in load_records("smoke", tmp_path)] == [0, 1]
+    assert len(load_records("custom", tmp_path)) == 1
+    assert load_records("paper", tmp_path) == []
+
+
+def test_every_configuration_has_its_own_files(tmp_path):
+    configs = [
+        RunConfig(seed=1),
+        RunConfig(),
+        RunConfig(case="iid"),
+        RunConfig(entropy=True),
+        RunConfig(entropy=True, selection="uniform"),
+        RunConfig(entropy=True, selection="value"),
+        RunConfig(entropy=True, pools_only=True),
+        RunConfig(lr=0.1),
+        RunConfig(lr=0.2),
+        RunConfig(rounds=100),
+    ]
+    assert len({RunFiles(config, tmp_path).csv for config in configs}) == len(configs)
+    path = RunFiles(RunConfig(entropy=True, seed=2), tmp_path).csv
+    assert path == tmp_path / "paper/runs/cifar10/case1/fedavg+entropy/seed2.csv"
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    files = RunFiles(RunConfig(), tmp_path)
+    files.save_checkpoint({"engine": "reference"}, ["line"], {"weights": np.arange(3.0)})
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RecordError, match="No space left on device") as caught:
+        files.save_checkpoint({"engine": "reference"}, ["line", "more"], {"weights": np.arange(4.0)})
+    assert str(files.checkpoint) in str(caught.value)
+    about, lines, arrays = files.load_checkpoint()
+    assert (about, lines) == ({"engine": "reference"}, ["line"])
+    assert arrays["weights"].tolist() == [0, 1, 2]
+    assert leftovers(tmp_path) == []
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def write_half():
+        with atomic_write(path) as file:
+            file.write(b"ne")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_text() == "old"
+    assert leftovers(tmp_path) == []
+
+
+def test_an_unwritable_folder_is_named(tmp_path):
+    (tmp_path / "results").write_text("a file where the folder should be")
+    files = RunFiles(RunConfig(), tmp_path / "results")
+    with pytest.raises(RecordError, match="cannot write to") as caught, files.locked():
+        pass
+    assert str(files.folder) in str(caught.value)
+
+
+def test_one_process_at_a_time(tmp_path):
+    first, second = RunFiles(RunConfig(), tmp_path), RunFiles(RunConfig(), tmp_path)
+    with first.locked(), pytest.raises(RecordError, match="another process is working on"), second.locked():
+        pass
+    with second.locked():
+        pass
+    assert leftovers(tmp_path) == []
+
+
+def test_weights_hash_sees_every_bit():
+    weights = np.zeros(10, dtype=np.float32)
+    other = weights.copy()
+    other[3] = -0.0
+    assert weights_hash(weights) != weights_hash(other)
+    assert weights_hash(weights) == weights_hash(weights.copy())
+
+
+def test_floats_survive_the_text(tmp_path):
+    values = np.random.default_rng(0).random(50).tolist()
+    record = load_record(write_record(tmp_path, values).csv)
+    assert pd.Series(values).equals(record.rounds["accuracy"])

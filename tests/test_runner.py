@@ -1,0 +1,282 @@
+"""Whole runs: repeatable, resumable after kill -9 at any round, and as the paper says."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedentropy_core import RunConfig, load_dataset, run
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.reference import ReferenceEngine
+from fedentropy_core.federation import Diverged, Federation
+from fedentropy_core.model import build, parameter_count
+from fedentropy_core.records import RecordError, RunFiles
+from fedentropy_core.runner import OutOfTime
+
+SETTING = {"dataset": "synthetic", "case": 2, "devices": 50, "fraction": 0.1, "epochs": 1, "rounds": 7}
+SMALL = RunConfig(**SETTING)
+VARIANTS = {
+    "fedavg": {"method": "fedavg"},
+    "fedprox+entropy": {"method": "fedprox", "entropy": True},
+    "scaffold+entropy": {"method": "scaffold", "entropy": True},
+    "moon+entropy": {"method": "moon", "entropy": True},
+    "value": {"entropy": True, "selection": "value"},
+    "no pools": {"entropy": True, "selection": "uniform"},
+    "pools only": {"entropy": True, "pools_only": True},
+}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return make_engine("reference", load_dataset("synthetic"))
+
+
+def train(config, folder, engine):
+    return run(config, engine, progress=False, results=folder)
+
+
+def contents(config, folder):
+    """What two equal runs have in common: the CSV, and the JSON but for its provenance."""
+    files = RunFiles(config, folder)
+    return files.csv.read_bytes(), files.json.read_text().partition('"provenance"')[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(engine, tmp_path_factory):
+    """The contents of a run that nothing happened to; trained once a configuration."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+
+    def contents_of(config):
+        train(config, folder, engine)
+        return contents(config, folder)
+
+    return contents_of
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_same_configuration_same_bytes(variant, tmp_path, engine):
+    config = RunConfig(**SETTING | VARIANTS[variant] | {"rounds": 3})
+    for name in ("a", "b"):
+        train(config, tmp_path / name, engine)
+    assert contents(config, tmp_path / "a") == contents(config, tmp_path / "b")
+
+
+def test_threads_do_not_change_a_byte(tmp_path):
+    config = RunConfig(**SETTING | {"case": 3, "entropy": True, "rounds": 3})
+    for threads in (1, 2, 3):
+        train(config, tmp_path / str(threads), ReferenceEngine(load_dataset("synthetic"), threads))
+    assert contents(config, tmp_path / "1") == contents(config, tmp_path / "2") == contents(config, tmp_path / "3")
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+import fedentropy_core.runner as runner
+from fedentropy_core import RunConfig
+from fedentropy_core.federation import Federation
+
+runner.CHECKPOINT_ROUNDS = 2
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+{trap}
+runner.run(RunConfig(**{config}), "reference", progress=False, results={results!r})
+"""
+IN_A_ROUND = """
+transfer_bytes = Federation._transfer_bytes
+Federation._transfer_bytes = lambda self: die() if self.round == {round} else transfer_bytes(self)
+"""
+WHILE_SAVING = """
+replace, writes = Path.replace, []
+Path.replace = lambda self, target: die() if writes.append(1) or len(writes) == {round} else replace(self, target)
+"""
+
+
+@pytest.mark.parametrize("trap", [IN_A_ROUND, WHILE_SAVING], ids=["in a round", "while saving"])
+@pytest.mark.parametrize("variant", ["fedavg", "scaffold+entropy", "moon+entropy", "value"])
+def test_kill_9_and_resume(variant, trap, tmp_path, engine, undisturbed):
+    config = RunConfig(**SETTING | VARIANTS[variant])
+    # Four files are renamed in a run of seven rounds that saves every second one, its record included.
+    moment = random.randint(1, 7 if trap is IN_A_ROUND else 4)
+    script = KILLED.format(trap=trap.format(round=moment), config=asdict(config), results=str(tmp_path / "killed"))
+    process = subprocess.run([sys.executable, "-c", script])
+    assert process.returncode == -signal.SIGKILL, f"not killed at {moment}"
+    assert not RunFiles(config, tmp_path / "killed").csv.exists()
+    train(config, tmp_path / "killed", engine)
+    assert contents(config, tmp_path / "killed") == undisturbed(config), f"killed at {moment}"
+
+
+def test_resuming_does_not_start_again(tmp_path, engine, monkeypatch):
+    monkeypatch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 2)
+    interrupt_at(5, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, tmp_path, engine)
+    monkeypatch.undo()
+    played = count_rounds(monkeypatch)
+    train(SMALL, tmp_path, engine)
+    assert played == [5, 6, 7]
+    assert not RunFiles(SMALL, tmp_path).checkpoint.exists()
+
+
+def interrupt_at(number, monkeypatch):
+    play = Federation.play_round
+
+    def play_or_stop(self):
+        if self.round + 1 == number:
+            raise KeyboardInterrupt
+        return play(self)
+
+    monkeypatch.setattr(Federation, "play_round", play_or_stop)
+
+
+def count_rounds(monkeypatch):
+    play, played = Federation.play_round, []
+
+    def play_and_count(self):
+        row = play(self)
+        played.append(row.round)
+        return row
+
+    monkeypatch.setattr(Federation, "play_round", play_and_count)
+    return played
+
+
+def half_done(folder, engine, monkeypatch):
+    """A run stopped in round 5, with a checkpoint of round 4."""
+    with monkeypatch.context() as patch:
+        patch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 2)
+        interrupt_at(5, patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(SMALL, folder, engine)
+    return RunFiles(SMALL, folder)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "noise", "empty", "flipped", "other shape"])
+def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatch, undisturbed):
+    files = half_done(tmp_path / "corrupt", engine, monkeypatch)
+    good = files.checkpoint.read_bytes()
+    if damage == "other shape":
+        about, lines, arrays = files.load_checkpoint()
+        files.save_checkpoint(about, lines, arrays | {"weights": np.zeros(3, np.float32)})
+    else:
+        middle = len(good) // 2
+        flipped = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
+        bad = {"truncated": good[:middle], "noise": os.urandom(1000), "empty": b"", "flipped": flipped}[damage]
+        files.checkpoint.write_bytes(bad)
+    found = files.checkpoint.read_bytes()
+    played = count_rounds(monkeypatch)
+    with pytest.warns(UserWarning, match=r"seed0.*\.ckpt .*kept aside as .*starting from round 0"):
+        train(SMALL, tmp_path / "corrupt", engine)
+    assert played == list(range(1, 8))
+    assert files.checkpoint.with_suffix(".ckpt.bad").read_bytes() == found
+    assert contents(SMALL, tmp_path / "corrupt") == undisturbed(SMALL)
+
+
+def test_a_checkpoint_of_another_engine_is_refused(tmp_path, engine, monkeypatch):
+    files = half_done(tmp_path, engine, monkeypatch)
+    other = ReferenceEngine(load_dataset("synthetic"))
+    other.name = "other"
+    with pytest.raises(RecordError, match="made by the reference engine"):
+        train(SMALL, tmp_path, other)
+    assert files.checkpoint.exists()
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path, engine, monkeypatch):
+    config = replace(SMALL, rounds=2)
+    first = train(config, tmp_path, engine)
+    played = count_rounds(monkeypatch)
+    assert train(config, tmp_path, engine).rounds.equals(first.rounds)
+    assert played == []
+
+
+def test_a_finished_record_is_not_overwritten(tmp_path, engine):
+    config = replace(SMALL, rounds=2)
+    train(config, tmp_path, engine)
+    before = contents(config, tmp_path)
+    with pytest.raises(RecordError, match="exists: delete it"):
+        run(config, engine, resume=False, progress=False, results=tmp_path)
+    assert contents(config, tmp_path) == before
+
+
+def test_restart_ignores_the_checkpoint(tmp_path, engine, monkeypatch):
+    half_done(tmp_path, engine, monkeypatch)
+    played = count_rounds(monkeypatch)
+    run(SMALL, engine, resume=False, progress=False, results=tmp_path)
+    assert played == list(range(1, 8))
+
+
+def test_a_deadline_saves_and_stops(tmp_path, engine, undisturbed):
+    with pytest.raises(OutOfTime, match="stopped after round 1 of 7"):
+        run(SMALL, engine, progress=False, results=tmp_path / "late", deadline=time.monotonic())
+    train(SMALL, tmp_path / "late", engine)
+    assert contents(SMALL, tmp_path / "late") == undisturbed(SMALL)
+
+
+def test_divergence_is_named(tmp_path, engine):
+    with pytest.raises(Diverged, match="lower lr"):
+        train(replace(SMALL, lr=1e6), tmp_path, engine)
+    assert not RunFiles(replace(SMALL, lr=1e6), tmp_path).csv.exists()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bytes_and_uploads(variant, tmp_path, engine):
+    """4 bytes a parameter; SCAFFOLD twice; FedEntropy 4 bytes a class and 8 for every chosen device."""
+    config = RunConfig(**SETTING | VARIANTS[variant])
+    rounds = train(config, tmp_path, engine).rounds
+    model = 4 * parameter_count(10) * (2 if config.method == "scaffold" else 1)
+    soft_labels = 5 * (4 * 10 + 8) if config.entropy else 0
+    judged = config.entropy and not config.pools_only
+    uploads = rounds["kept"].map(len) if judged else 5
+    assert (rounds["chosen"].map(len) == 5).all()
+    assert (rounds["models_up"] == uploads).all()
+    assert (rounds["bytes_up"] == uploads * model + soft_labels).all()
+    assert (rounds["bytes_down"] == 5 * model).all()
+    assert all(set(kept) <= set(chosen) for kept, chosen in zip(rounds["kept"], rounds["chosen"], strict=True))
+    if config.entropy:
+        assert (rounds["entropy_after"] >= rounds["entropy_before"]).all()
+        assert (rounds["kept"].map(len) < 5).any()
+    else:
+        assert (rounds["entropy_after"] == rounds["entropy_before"]).all()
+
+
+def test_methods_of_a_seed_share_partition_and_start(engine):
+    dataset = load_dataset("synthetic")
+    one = Federation(SMALL, dataset, engine)
+    other = Federation(RunConfig(**SETTING, method="moon", entropy=True), dataset, engine)
+    assert all(np.array_equal(a, b) for a, b in zip(one.parts, other.parts, strict=True))
+    assert np.array_equal(one.weights, other.weights)
+    assert one.play_round().chosen == Federation(replace(SMALL, lr=0.02), dataset, engine).play_round().chosen
+
+
+def test_mirroring_is_half_of_the_visits_and_can_be_off(engine):
+    dataset = load_dataset("synthetic")
+    on, off = (Federation(replace(SMALL, augment=augment), dataset, engine) for augment in ("mirror", "none"))
+    flags = np.concatenate([on._device_work(device).mirror.ravel() for device in range(50)])
+    assert abs(flags.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(flags))
+    assert not off._device_work(0).mirror.any()
+    order = on._device_work(0).order
+    assert all(sorted(epoch) == list(range(100)) for epoch in order.tolist())
+
+
+def test_training_learns(tmp_path, engine):
+    """On even data a few passes over the synthetic set bring it well above chance."""
+    config = replace(SMALL, case="iid", devices=5, fraction=0.6, rounds=8, lr=0.05)
+    assert train(config, tmp_path, engine).best_accuracy > 0.3
+
+
+def test_the_last_round_is_what_the_record_says(tmp_path, engine):
+    """The record's accuracy is that of plain PyTorch on the test images."""
+    dataset = load_dataset("synthetic")
+    federation = Federation(RunConfig(**SETTING, entropy=True), dataset, engine)
+    rows = [federation.play_round() for _ in range(2)]
+    x = (torch.tensor(dataset.test_images) / 255 - 0.5) / 0.5
+    right = build(federation.weights, 10)(x).argmax(1) == torch.tensor(dataset.test_labels)
+    assert rows[-1].accuracy == right.double().mean().item()
