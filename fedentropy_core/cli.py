@@ -1,6 +1,8 @@
-"""The command line: python -m fedentropy_core data | run."""
+"""The command line: python -m fedentropy_core data | run | plan | train | bench."""
 
 import argparse
+import os
+import re
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +15,9 @@ from fedentropy_core.methods import METHODS
 from fedentropy_core.partition import CASES
 from fedentropy_core.records import RecordError, RunFiles, RunRecord
 from fedentropy_core.runner import run
+from fedentropy_core.study import Choice, overview, study_runs, train
 
+_MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
     "seed": "partition, initial weights, selection and batches follow from it",
     "rounds": "rounds T",
@@ -37,6 +41,8 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_data(commands)
     _add_run(commands)
+    _add_plan(commands)
+    _add_train(commands)
     options = parser.parse_args(arguments)
     try:
         options.act(options)
@@ -97,6 +103,66 @@ def _run(options: argparse.Namespace) -> None:
         engine = make_engine(options.engine, load_dataset(config.dataset), options.threads, options.device)
     record = run(config, engine, not options.restart, not options.quiet, options.results)
     print(_summary(record))
+
+
+def _add_plan(commands) -> None:
+    parser = commands.add_parser("plan", help="list the runs that the paper's tables and figures need")
+    _add_choice(parser)
+    parser.set_defaults(act=_plan)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    runs = overview(_chosen_runs(options), options.results)
+    marks = runs["state"].map(_MARKS)
+    table = runs.assign(marks=marks).pivot_table("marks", ["dataset", "method"], "case", "".join, "", sort=False)
+    print(table.to_string())
+    counts = runs["state"].value_counts()
+    print("\na mark a seed: " + ", ".join(f"{mark} {state}" for state, mark in _MARKS.items()))
+    print(f"{counts.get('recorded', 0)} of {len(runs)} runs recorded")
+    recorded = runs[runs["state"] == "recorded"]
+    if 0 < len(recorded) < len(runs):
+        pace = recorded["seconds"].sum() / recorded["rounds"].sum()
+        hours = pace * runs["rounds"][runs["state"] != "recorded"].sum() / 3600
+        print(f"the rest takes about {hours:.1f} h at the {pace:.2f} s a round of the recorded runs")
+
+
+def _add_train(commands) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train the paper's runs that are missing",
+        description="Trains the paper's runs that are missing, most valuable first, at low priority. "
+        "Run again, it goes on where it stopped.",
+    )
+    _add_choice(parser)
+    parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
+    parser.add_argument("--engine", default="auto", choices=ENGINES)
+    parser.set_defaults(act=_train)
+
+
+def _train(options: argparse.Namespace) -> None:
+    os.nice(10)
+    train(_chosen_runs(options), options.time, options.engine, options.results)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--datasets", nargs="*", default=(), help="such as cifar10 cifar100; all if not given")
+    parser.add_argument("--methods", nargs="*", default=(), help="such as fedavg fedavg+entropy; all if not given")
+    parser.add_argument("--cases", nargs="*", type=int, default=(), help="of 1 2 3; all if not given")
+    parser.add_argument("--seeds", nargs="*", type=int, default=(), help="of 0 1 2; all if not given")
+    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+
+
+def _chosen_runs(options: argparse.Namespace) -> list[RunConfig]:
+    choice = Choice(options.datasets, options.methods, options.cases, options.seeds)
+    return [config for config in study_runs() if config in choice]
+
+
+def _seconds(text: str) -> float:
+    """90s, 150m, 2h or plain seconds."""
+    match = re.fullmatch(r"([0-9.]+)([smh]?)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"a time such as 90s, 150m or 2h; got {text!r}")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _summary(record: RunRecord) -> str:

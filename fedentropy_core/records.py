@@ -31,6 +31,10 @@ class RecordError(Exception):
     """A record or checkpoint cannot be read, written or trusted; the message says what to do."""
 
 
+class RecordLocked(RecordError):
+    """Another process is working on the run."""
+
+
 @dataclass(frozen=True)
 class Round:
     """One row of a record. `kept`: the devices that the judgment kept; `weights`: hash of the global weights."""
@@ -123,7 +127,7 @@ class RunFiles:
             raise RecordError(f"cannot write to {self.folder}: {error.strerror}; {advice}") from None
         with lock:
             if not _lock(lock, self.lock):
-                raise RecordError(f"another process is working on {self.csv}")
+                raise RecordLocked(f"another process is working on {self.csv}")
             try:
                 yield
             finally:

@@ -1,6 +1,8 @@
 """A run from start to record: resume, progress, checkpoints, deadline."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -23,7 +25,7 @@ def run(
     config: RunConfig,
     engine: str | Engine = "auto",
     resume: bool = True,
-    progress: bool = True,
+    progress: bool | tqdm = True,
     results: Path | str | None = None,
     deadline: float | None = None,
 ) -> RunRecord:
@@ -31,7 +33,8 @@ def run(
 
     A finished record is returned as it is; an interrupted run goes on from its checkpoint, and its record is byte
     for byte that of an undisturbed run. `resume=False` starts from round 0, and refuses to replace a finished
-    record. `deadline` (time.monotonic()) saves a checkpoint and raises OutOfTime.
+    record. `deadline` (time.monotonic()) saves a checkpoint and raises OutOfTime. `progress` may be a bar that
+    counts the rounds of several runs.
     """
     files = RunFiles(config, results)
     with files.locked():
@@ -52,7 +55,9 @@ def _finished(files: RunFiles) -> RunRecord:
     return record
 
 
-def _train(files: RunFiles, federation: Federation, resume: bool, progress: bool, deadline: float | None) -> None:
+def _train(
+    files: RunFiles, federation: Federation, resume: bool, progress: bool | tqdm, deadline: float | None
+) -> None:
     config, fingerprint = federation.config, federation.dataset.fingerprint
     about = about_run(config, fingerprint, federation.engine.name)
     lines, seconds_before = _restore(files, federation, about) if resume else ([], 0.0)
@@ -64,7 +69,7 @@ def _train(files: RunFiles, federation: Federation, resume: bool, progress: bool
         files.save_checkpoint(about | {"seconds": seconds}, lines, federation.arrays())
 
     title = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
-    with tqdm(total=config.rounds, initial=len(lines), desc=title, unit="round", disable=not progress) as bar:
+    with _bar(progress, title, config.rounds, len(lines)) as bar:
         while len(lines) < config.rounds:
             row = federation.play_round()
             digest = next_digest(digest, row.line())
@@ -79,6 +84,20 @@ def _train(files: RunFiles, federation: Federation, resume: bool, progress: bool
                 raise OutOfTime(f"{title}: stopped after round {len(lines)} of {config.rounds}")
     seconds = seconds_before + time.monotonic() - started
     files.write_record(lines, about | {"final_digest": digest, "provenance": provenance(seconds)})
+
+
+@contextmanager
+def _bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> Iterator[tqdm]:
+    """A bar of this run's own, or the given one with the rounds of the checkpoint counted but not timed."""
+    if isinstance(progress, bool):
+        with tqdm(total=rounds, initial=done, desc=title, unit="round", disable=not progress) as bar:
+            yield bar
+    else:
+        if not progress.disable:
+            progress.set_description_str(title)
+            progress.initial += done
+            progress.n += done
+        yield progress
 
 
 def _restore(files: RunFiles, federation: Federation, about: dict) -> tuple[list[str], float]:

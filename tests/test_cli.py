@@ -47,7 +47,7 @@ def test_missing_data_says_what_to_do(tmp_path, monkeypatch):
     assert "make data" in str(stopped.value)
 
 
-@pytest.mark.parametrize("command", [[], ["data"], ["run"]])
+@pytest.mark.parametrize("command", [[], ["data"], ["run"], ["plan"], ["train"]])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--help"])

@@ -1,0 +1,84 @@
+"""The study: the right runs in the right order, trained within a time, never twice."""
+
+import pytest
+
+from fedentropy_core import study
+from fedentropy_core.cli import main
+from fedentropy_core.config import profile_config
+from fedentropy_core.records import RunFiles
+from fedentropy_core.study import Choice, overview, study_runs, train
+
+SMOKE = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in range(3)]
+
+
+def test_the_papers_runs():
+    runs = study_runs()
+    assert len({run.key for run in runs}) == len(runs)
+    assert all(run.profile == "paper" for run in runs)
+    cifar10, cifar100, cinic10 = ([r for r in runs if r.dataset == name] for name in ("cifar10", "cifar100", "cinic10"))
+    assert (len(cifar10), len(cifar100), len(cinic10)) == (3 * 27, 3 * 24, 3 * 15)
+
+
+def test_most_valuable_first():
+    runs = study_runs()
+    assert {(r.dataset, r.seed) for r in runs[:27]} == {("cifar10", 0)}
+    assert {(r.dataset, r.seed) for r in runs[27:51]} == {("cifar100", 0)}
+    assert {(r.dataset, r.seed) for r in runs[51:105]} == {("cifar10", 1), ("cifar10", 2)}
+    assert {(r.dataset, r.seed) for r in runs[105:153]} == {("cifar100", 1), ("cifar100", 2)}
+
+
+def test_a_label_stands_for_its_configuration():
+    for run in study_runs():
+        assert profile_config("paper", **study._fields(run.label)).label == run.label
+
+
+def test_choosing_a_part():
+    part = [run for run in study_runs() if run in Choice(datasets=["cifar10"], cases=[1], methods=["moon"])]
+    assert [(run.method, run.entropy, run.seed) for run in part] == [("moon", False, seed) for seed in (0, 1, 2)]
+    with pytest.raises(ValueError, match="the study has no method 'mooon'; it has fedavg, "):
+        Choice(methods=["mooon"])
+
+
+def test_training_what_is_missing(tmp_path):
+    train(SMOKE[:1], 600, "reference", tmp_path, progress=False)
+    first = RunFiles(SMOKE[0], tmp_path).csv
+    before = first.stat().st_mtime_ns
+    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded", "missing", "missing"]
+    train(SMOKE, 600, "reference", tmp_path, progress=True)
+    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded"] * 3
+    assert first.stat().st_mtime_ns == before
+
+
+def test_the_time_is_kept_and_training_goes_on(tmp_path, capsys):
+    train(SMOKE, 0, "reference", tmp_path)
+    assert list(overview(SMOKE, tmp_path)["state"]) == ["begun", "missing", "missing"]
+    assert "time is up" in capsys.readouterr().out
+    train(SMOKE[:1], 600, "reference", tmp_path, progress=False)
+    assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+
+
+def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
+    with RunFiles(SMOKE[0], tmp_path).locked():
+        train(SMOKE[:2], 600, "reference", tmp_path)
+    assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["missing", "recorded"]
+    assert "another process is working on" in capsys.readouterr().out
+
+
+def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path / "nothing"))
+    train([profile_config("smoke", dataset="cinic10"), SMOKE[0]], 600, "reference", tmp_path)
+    assert "skipped: CINIC-10" in capsys.readouterr().out
+    assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+
+
+def test_the_plan_on_the_command_line(tmp_path, capsys):
+    main(["plan", "--datasets", "cifar10", "--seeds", "0", "--results", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "0 of 27 runs recorded" in shown
+    assert "fedavg+entropy-value" in shown
+
+
+def test_times_on_the_command_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--time", "soon"])
+    assert "90s, 150m or 2h" in capsys.readouterr().err
