@@ -121,13 +121,9 @@ def _engine_or_notice(dataset: str, engine: str, bar: tqdm) -> Engine | None:
 
 
 def _methods(dataset: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Labels and cases that a data set needs: the ablation is on CIFAR-10 case 1, CINIC-10 has Table 1 only."""
-    methods = [(label, CASES) for label in TABLE_1]
-    if dataset != "cinic10":
-        methods += [(label, CASES) for label in SYNERGY]
-    if dataset == "cifar10":
-        methods += [(label, (1,)) for label in ABLATION]
-    return methods
+    """Labels and cases that a data set needs; the ablation is on CIFAR-10 case 1 only."""
+    methods = [(label, CASES) for label in TABLE_1 + SYNERGY]
+    return methods + [(label, (1,)) for label in ABLATION] if dataset == "cifar10" else methods
 
 
 def _fields(label: str) -> dict:

@@ -1,0 +1,320 @@
+"""The CPU engine: native.cpp, compiled on first use and called through ctypes (which releases the GIL).
+
+A device's whole local training is one call on one thread, so the number of threads cannot change a result.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work
+
+SOURCE = Path(__file__).with_name("native.cpp")
+CACHE = Path(__file__).with_name("_build")
+IMAGE_SHAPE = (3, 32, 32)
+SMALLEST_MODEL = 61_156  # parameters of every layer but the last, which has 85 a class
+EVALUATION_CHUNK = 960  # images a call; fixed, so that losses are added in one order whatever the number of threads
+
+
+class BuildError(RuntimeError):
+    """The compiler is missing or failed."""
+
+
+# ---------------------------------------------------------------------------------------------------- build
+
+
+def compiler() -> str | None:
+    """$CXX, else the first C++ compiler on the PATH."""
+    chosen = os.environ.get("CXX")
+    candidates = [chosen] if chosen else ["c++", "g++", "clang++"]
+    return next((path for path in map(shutil.which, candidates) if path), None)
+
+
+def build(march: str = "native", sanitize: bool = False, folder: Path | None = None) -> Path:
+    """The shared library for a CPU type; compiled only if source, flags, compiler or (for "native") CPU are new.
+
+    FEDENTROPY_SANITIZE=1 asks for `sanitize`: AddressSanitizer and UndefinedBehaviorSanitizer.
+    """
+    cxx = compiler()
+    if cxx is None:
+        raise BuildError("no C++ compiler found: install g++ or clang++, or set CXX")
+    flags = _flags(march, sanitize or os.environ.get("FEDENTROPY_SANITIZE") == "1")
+    library = Path(folder or CACHE) / f"native-{march}-{_key(cxx, flags, march)}.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # Two processes may build at once: each writes its own file, and renaming is atomic.
+    handle, temporary = tempfile.mkstemp(dir=library.parent, suffix=".tmp")
+    os.close(handle)
+    try:
+        done = subprocess.run([cxx, *flags, str(SOURCE), "-o", temporary], capture_output=True, text=True)
+        if done.returncode != 0:
+            last_lines = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
+            raise BuildError(f"{Path(cxx).name} could not compile {SOURCE.name} for {march}:\n{last_lines}")
+        Path(temporary).chmod(0o755)
+        Path(temporary).replace(library)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return library
+
+
+def available() -> bool:
+    """Whether the engine can be used here; builds it if needed. A failing compiler is worth a warning, none is not."""
+    if compiler() is None:
+        return False
+    try:
+        build()
+    except BuildError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return False
+    return True
+
+
+def _flags(march: str, sanitize: bool) -> list[str]:
+    # Apple's compiler knows the host's CPU by -mcpu only. Contraction off: native.cpp says which operations are fused.
+    on_apple_arm = sys.platform == "darwin" and platform.machine() == "arm64"
+    cpu = f"-mcpu={march}" if on_apple_arm else f"-march={march}"
+    flags = ["-std=c++17", "-O3", cpu, "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno"]
+    if sanitize:
+        flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    return flags
+
+
+def _key(cxx: str, flags: list[str], march: str) -> str:
+    version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout
+    parts = [SOURCE.read_text(), *flags, version, _cpu_model() if march == "native" else ""]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _cpu_model() -> str:
+    """What -march=native depends on: a shared folder may be seen by machines of several kinds."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.processor() or platform.machine()
+    wanted = ("model name", "flags", "CPU implementer", "CPU part", "Features")
+    first_cpu = info.read_text().split("\n\n")[0]
+    return "\n".join(line for line in first_cpu.splitlines() if line.startswith(wanted))
+
+
+# ---------------------------------------------------------------------------------------------------- library
+
+
+class _Training(ctypes.Structure):
+    """Training in native.cpp."""
+
+    _fields_ = (
+        [(name, ctypes.c_void_p) for name in ("images", "labels", "pixel_values", "positions", "order", "mirror")]
+        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label")]
+        + [(name, ctypes.c_int64) for name in ("n", "epochs", "batch_size", "classes")]
+        + [(name, ctypes.c_double) for name in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")]
+    )
+
+
+class Library:
+    """The functions of native.cpp for one scalar type."""
+
+    def __init__(self, path: Path, dtype: np.dtype):
+        suffix = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}[np.dtype(dtype)]
+        loaded = ctypes.CDLL(str(path))
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        self.train = loaded[f"train_{suffix}"]
+        self.train.argtypes = [ctypes.POINTER(_Training)]
+        self.evaluate = loaded[f"evaluate_{suffix}"]
+        self.evaluate.argtypes = [pointer, pointer, integer, pointer, pointer, integer, pointer, pointer]
+        self.exp, self.log = loaded[f"exp_{suffix}"], loaded[f"log_{suffix}"]
+        for function in (self.exp, self.log):
+            function.argtypes, function.restype = [pointer, pointer, integer], None
+
+
+@lru_cache
+def _library(march: str, dtype: np.dtype) -> Library:
+    return Library(build(march), dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- engine
+
+
+class NativeEngine:
+    """Trains the devices of a round side by side, one a thread; float64 exists for tests."""
+
+    name = "native"
+
+    def __init__(self, dataset, threads: int | None = None, dtype: type = np.float32, march: str = "native"):
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1; got {threads}")
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"dtype must be float32 or float64; got {np.dtype(dtype)}")
+        self.classes = len(dataset.classes)
+        self.parameters = SMALLEST_MODEL + 85 * self.classes
+        self.dtype = np.dtype(dtype)
+        self.images, self.labels = _checked_images(
+            dataset.train_images, dataset.train_labels, self.classes, "train_images", "train_labels"
+        )
+        self.pixel_values = _checked(dataset.pixel_values, np.float32, (3, 256), "pixel_values")
+        if not np.isfinite(self.pixel_values).all():
+            raise ValueError("pixel_values must be finite")
+        self.library = _library(march, self.dtype)
+        self.pool = ThreadPoolExecutor(threads or usable_cores())
+
+    def train(self, work: Work) -> Cohort:
+        """All devices' local training, the longest first, so that no thread is left with a long one at the end."""
+        weights = _checked(work.weights, self.dtype, (self.parameters,), "weights")
+        _check_rule(work.rule)
+        count = len(work.devices)
+        trained = np.empty((count, self.parameters), self.dtype)
+        soft_labels = np.empty((count, self.classes), self.dtype)
+        jobs = [
+            self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k])
+            for k, device in enumerate(work.devices)
+        ]
+        longest_first = sorted(range(count), key=lambda k: -jobs[k][0].n * jobs[k][0].epochs)
+        calls = [self.pool.submit(_call, self.library.train, ctypes.byref(jobs[k][0])) for k in longest_first]
+        for call in calls:
+            call.result()
+        steps = [job.epochs * -(-job.n // job.batch_size) for job, _ in jobs]
+        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64))
+
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
+        weights = _checked(weights, self.dtype, (self.parameters,), "weights")
+        images, labels = _checked_images(images, labels, self.classes, "images", "labels")
+        if len(images) == 0:
+            raise ValueError("images must hold at least one image")
+        starts = range(0, len(images), EVALUATION_CHUNK)
+        right, loss = np.zeros(len(starts), np.int64), np.zeros(len(starts))
+
+        def score(chunk: int) -> None:
+            part = slice(starts[chunk], starts[chunk] + EVALUATION_CHUNK)
+            _call(
+                self.library.evaluate,
+                *(_address(images[part]), _address(labels[part]), len(labels[part])),
+                *(_address(self.pixel_values), _address(weights), self.classes),
+                *(_address(right[chunk:]), _address(loss[chunk:])),
+            )
+
+        list(self.pool.map(score, range(len(starts))))
+        total = 0.0
+        for part in loss:
+            total += float(part)
+        return int(right.sum()) / len(images), total / len(images)
+
+    def _job(
+        self,
+        rule: LocalRule,
+        weights: np.ndarray,
+        device: DeviceWork,
+        name: str,
+        trained: np.ndarray,
+        soft_label: np.ndarray,
+    ) -> tuple[_Training, list[np.ndarray | None]]:
+        """The call's argument, and the arrays that must live as long as it."""
+        positions = _checked(device.images, np.int64, (None,), f"{name}.images")
+        order = _checked(device.order, np.int64, (None, len(positions)), f"{name}.order")
+        mirror = _checked(device.mirror, np.bool_, order.shape, f"{name}.mirror")
+        if len(positions) == 0:
+            raise ValueError(f"{name}.images must hold at least one image")
+        _check_range(positions, len(self.images), f"{name}.images")
+        _check_range(order, len(positions), f"{name}.order")
+        extras = {
+            field: None if value is None else _checked(value, self.dtype, (self.parameters,), f"{name}.{field}")
+            for field, value in (("correction", device.correction), ("previous", device.previous))
+        }
+        arrays = {
+            "images": self.images,
+            "labels": self.labels,
+            "pixel_values": self.pixel_values,
+            "positions": positions,
+            "order": order,
+            "mirror": mirror,
+            "weights": weights,
+            "trained": trained,
+            "soft_label": soft_label,
+            **extras,
+        }
+        job = _Training(
+            **{field: None if array is None else _address(array) for field, array in arrays.items()},
+            **{"n": len(positions), "epochs": len(order), "batch_size": rule.batch_size, "classes": self.classes},
+            **{field: getattr(rule, field) for field in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")},
+        )
+        return job, list(arrays.values())
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _call(function, *arguments) -> None:
+    if function(*arguments) != 0:
+        raise MemoryError("the native engine could not allocate its work space")
+
+
+def _address(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+# A wrong array would not raise an exception in C++, it would read someone else's memory.
+
+
+def _checked(array: np.ndarray, dtype: type, shape: tuple[int | None, ...], name: str) -> np.ndarray:
+    """The array, contiguous, if it has this type and shape (None: any length)."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.dtype(dtype):
+        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise ValueError(f"{name} must be an array of {np.dtype(dtype)}; got {found}")
+    fits = len(array.shape) == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("n" if length is None else str(length) for length in shape)
+        raise ValueError(f"{name} must have shape [{wanted}]; got {list(array.shape)}")
+    return np.ascontiguousarray(array)
+
+
+def _checked_images(
+    images: np.ndarray, labels: np.ndarray, classes: int, images_name: str, labels_name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    images = _checked(images, np.uint8, (None, *IMAGE_SHAPE), images_name)
+    labels = _checked(labels, np.int64, (len(images),), labels_name)
+    _check_range(labels, classes, labels_name)
+    return images, labels
+
+
+def _check_range(indices: np.ndarray, end: int, name: str) -> None:
+    if indices.size and not (indices.min() >= 0 and indices.max() < end):
+        raise ValueError(f"{name} must lie in 0 … {end - 1}; found {indices.min()} … {indices.max()}")
+
+
+def _check_rule(rule: LocalRule) -> None:
+    if rule.batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {rule.batch_size}")
+    if not rule.moon_tau > 0:
+        raise ValueError(f"moon_tau must be greater than 0; got {rule.moon_tau}")
+
+
+def main() -> int:
+    """Builds the engine for this machine; a machine without a compiler is told what happens instead."""
+    if compiler() is None:
+        print("native engine: no C++ compiler found, the reference engine will be used")
+        return 0
+    try:
+        print(f"native engine: built {build()}")
+    except BuildError as error:
+        print(f"native engine: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
