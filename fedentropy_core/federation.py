@@ -4,7 +4,7 @@ import numpy as np
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset
-from fedentropy_core.engines import DeviceWork, Engine, Work
+from fedentropy_core.engines import Cohort, DeviceWork, Engine, Work
 from fedentropy_core.entropy import Judgment, group_entropy, judge
 from fedentropy_core.methods import RoundOutcome, aggregate, make_method
 from fedentropy_core.model import initial_weights
@@ -31,14 +31,20 @@ class Federation:
 
     def play_round(self) -> Round:
         """Algorithm 2, one round."""
+        return self.end_round(self.engine.train(self.begin_round()))
+
+    def begin_round(self) -> Work:
+        """Selects the round's devices; what they are to train."""
         config, self.round = self.config, self.round + 1
-        chosen = self.selection.draw(config.chosen_per_round, generator(config.seed, "selection", self.round))
-        sizes = np.array([len(self.parts[device]) for device in chosen])
-        work = Work(self.weights, config.local_rule, tuple(self._device_work(device) for device in chosen))
-        cohort = self.engine.train(work)
+        self.chosen = self.selection.draw(config.chosen_per_round, generator(config.seed, "selection", self.round))
+        return Work(self.weights, config.local_rule, tuple(self._device_work(device) for device in self.chosen))
+
+    def end_round(self, cohort: Cohort) -> Round:
+        """Judges and aggregates what the devices trained, and evaluates the new global model."""
+        config, chosen = self.config, self.chosen
         if not np.isfinite(cohort.weights).all():
             raise Diverged(f"round {self.round}: a local model is not finite; lower lr (now {config.lr})")
-
+        sizes = np.array([len(self.parts[device]) for device in chosen])
         judgment = self._judge(cohort.soft_labels, sizes)
         uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept
         self.method.update(RoundOutcome(self.weights, chosen, uploads, cohort, config.lr))

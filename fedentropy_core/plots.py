@@ -1,0 +1,158 @@
+"""One function a figure. The same colour for a method everywhere; line styles tell them apart in grey."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedentropy_core.paths import project_root
+from fedentropy_core.report import DATASET_NAMES, NAMES, Records
+
+# Pairs of one hue, light without and dark with FedEntropy, from the colour-blind safe set of Okabe and Ito.
+COLOURS = {
+    "fedavg": "#7f7f7f",
+    "fedavg+entropy": "#d55e00",
+    "fedprox": "#56b4e9",
+    "fedprox+entropy": "#0072b2",
+    "scaffold": "#e69f00",
+    "scaffold+entropy": "#8c6100",
+    "moon": "#7fcfb6",
+    "moon+entropy": "#009e73",
+    "fedavg+entropy-no-pools": "#cc79a7",
+    "fedavg+entropy-pools-only": "#332288",
+    "fedavg+entropy-value": "#000000",
+}
+STYLES = {
+    "fedavg": (0, (4, 1.5)),
+    "fedprox": (0, (1, 1)),
+    "scaffold": (0, (4, 1, 1, 1)),
+    "moon": (0, (6, 1, 1, 1, 1, 1)),
+    "fedavg+entropy-no-pools": (0, (3, 1)),
+    "fedavg+entropy-pools-only": (0, (1, 1)),
+    "fedavg+entropy-value": (0, (5, 1, 1, 1)),
+}
+
+
+def use_style() -> None:
+    """The look of every figure; DejaVu Sans comes with matplotlib, so pictures are the same everywhere."""
+    sns.set_theme(style="whitegrid", context="paper")
+    mpl.rcParams.update(
+        {
+            "font.family": "DejaVu Sans",
+            "figure.dpi": 100,
+            "savefig.dpi": 200,
+            "svg.hashsalt": "fedentropy",
+            "pdf.fonttype": 42,
+            "axes.titlesize": 9,
+            "axes.labelsize": 9,
+            "legend.fontsize": 8,
+            "grid.linewidth": 0.5,
+        }
+    )
+
+
+def save(figure: Figure, name: str, folder: Path | str | None = None) -> None:
+    """PDF and PNG without dates or versions, so that the same picture is the same file."""
+    folder = Path(folder) if folder is not None else project_root() / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, metadata in (
+        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
+        ("png", {"Software": None}),
+    ):
+        path = folder / f"{name}.{kind}"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        figure.savefig(temporary, format=kind, metadata=metadata, bbox_inches="tight")
+        temporary.replace(path)
+
+
+def convergence(
+    records: Records,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    cases: Sequence[int] = (1, 2, 3),
+    window: int = 20,
+) -> Figure:
+    """Test accuracy by round: a row a data set, a column a case; mean over seeds, band of one standard deviation."""
+    use_style()
+    figure, grid = plt.subplots(
+        len(datasets), len(cases), figsize=(3.3 * len(cases), 2.4 * len(datasets) + 0.6), squeeze=False, sharex=True
+    )
+    for row, dataset in zip(grid, datasets, strict=True):
+        for axes, case in zip(row, cases, strict=True):
+            _curves(axes, records, dataset, case, methods, window)
+            axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
+        row[0].set_ylabel("test accuracy (%)")
+    for axes in grid[-1]:
+        axes.set_xlabel("round")
+    _legend_below(figure, methods)
+    return figure
+
+
+def _curves(axes: Axes, records: Records, dataset: str, case: int, methods: Sequence[str], window: int) -> None:
+    drawn = 0
+    for method in methods:
+        runs = records.of(dataset, case, method)
+        if not runs:
+            continue
+        curves = pd.DataFrame({r.config.seed: 100 * r.rounds.set_index("round")["accuracy"] for r in runs})
+        smooth = curves.rolling(window, min_periods=1).mean()
+        mean, spread = smooth.mean(axis=1), smooth.std(axis=1)
+        axes.plot(mean.index, mean, **line(method))
+        if len(runs) > 1:
+            axes.fill_between(mean.index, mean - spread, mean + spread, color=COLOURS[method], alpha=0.15, linewidth=0)
+        drawn += 1
+    if not drawn:
+        axes.text(0.5, 0.5, "no runs recorded", ha="center", va="center", transform=axes.transAxes, color="0.4")
+        axes.set_yticks([])
+    axes.margins(x=0.01)
+
+
+def line(method: str) -> dict:
+    """How a method's curve is drawn, everywhere."""
+    thick = 1.6 if method == "fedavg+entropy" else 1.1
+    return {"color": COLOURS[method], "linestyle": STYLES.get(method, "-"), "linewidth": thick}
+
+
+def _legend_below(figure: Figure, methods: Sequence[str]) -> None:
+    handles = [mpl.lines.Line2D([], [], label=NAMES[method], **line(method)) for method in methods]
+    figure.tight_layout()
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.005),
+        ncols=min(len(methods), 5),
+        frameon=False,
+        handlelength=3.2,
+    )
+
+
+def label_distribution(counts: dict[tuple[str, int | str], np.ndarray]) -> Figure:
+    """Figure 5: for each (data set, case) the images of every label (rows) on every device (columns)."""
+    use_style()
+    datasets, cases = (list(dict.fromkeys(key[i] for key in counts)) for i in (0, 1))
+    figure, grid = plt.subplots(
+        len(datasets), len(cases), figsize=(3.4 * len(cases), 1.9 * len(datasets)), squeeze=False, sharex=True
+    )
+    for row, dataset in zip(grid, datasets, strict=True):
+        for axes, case in zip(row, cases, strict=True):
+            table = counts[dataset, case]
+            share = table / table.sum(axis=1, keepdims=True)
+            picture = axes.imshow(share.T, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+            axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
+            axes.grid(False)
+            step = 1 if table.shape[1] <= 10 else 5
+            axes.set_yticks(range(0, table.shape[1], step))
+            axes.tick_params(labelsize=7)
+        row[0].set_ylabel("label")
+    for axes in grid[-1]:
+        axes.set_xlabel("device")
+    figure.tight_layout()
+    figure.colorbar(picture, ax=grid, label="share of the device's images", fraction=0.02, pad=0.02)
+    return figure

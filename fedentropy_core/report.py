@@ -1,0 +1,196 @@
+"""From records to tables: accuracy, rounds and bytes to a target, each beside the paper's number.
+
+A table is made in long form (a row a cell, numbers only) and shown side by side (paper and ours, as text).
+A cell whose runs are missing shows "—".
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from fedentropy_core.paths import atomic_write, project_root, results_root
+from fedentropy_core.records import RunRecord, load_records
+
+NAMES = {
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "scaffold": "SCAFFOLD",
+    "moon": "Moon",
+    "fedavg+entropy": "FedEntropy",
+    "fedprox+entropy": "FedProx + FedEntropy",
+    "scaffold+entropy": "SCAFFOLD + FedEntropy",
+    "moon+entropy": "Moon + FedEntropy",
+    "fedavg+entropy-no-pools": "FedEntropy without pools",
+    "fedavg+entropy-pools-only": "pools only",
+    "fedavg+entropy-value": "FedEntropy, authors' values",
+}
+DATASET_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "cinic10": "CINIC-10", "synthetic": "synthetic"}
+MISSING = "—"
+
+# The paper's targets: Table 2 for CIFAR-10, Table 6 for CIFAR-100.
+TARGETS = {
+    ("cifar10", 1): 0.30,
+    ("cifar10", 2): 0.50,
+    ("cifar10", 3): 0.50,
+    ("cifar100", 1): 0.12,
+    ("cifar100", 2): 0.28,
+    ("cifar100", 3): 0.30,
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """The finished runs of a profile, by what they are."""
+
+    runs: dict[tuple[str, int | str, str, int], RunRecord]
+
+    @classmethod
+    def load(cls, profile: str = "paper", results: Path | str | None = None) -> "Records":
+        records = load_records(profile, results)
+        return cls({(r.config.dataset, r.config.case, r.config.label, r.config.seed): r for r in records})
+
+    def of(self, dataset: str, case: int | str, method: str) -> list[RunRecord]:
+        """The runs of all seeds, by seed."""
+        found = {seed: r for (d, c, m, seed), r in self.runs.items() if (d, c, m) == (dataset, case, method)}
+        return [found[seed] for seed in sorted(found)]
+
+
+@cache
+def reported() -> pd.DataFrame:
+    """The paper's numbers; data sets and methods by our names."""
+    frame = pd.read_csv(project_root() / "results" / "reported.csv")
+    datasets = {name: key for key, name in DATASET_NAMES.items()}
+    methods = {name: key for key, name in NAMES.items()} | {"FedAvg + FedEntropy": "fedavg+entropy"}
+    return frame.assign(dataset=frame["dataset"].map(datasets), method=frame["method"].map(methods))
+
+
+def papers_number(table: str, dataset: str, case: int, method: str) -> tuple[float, float] | None:
+    """(mean, standard deviation) of a cell of the paper; None where the paper has none."""
+    frame = reported()
+    match = (frame["table"] == table) & (frame["dataset"] == dataset) & (frame["case"] == case)
+    cell = frame[match & (frame["method"] == method)]
+    return (float(cell["mean"].iloc[0]), float(cell["std"].iloc[0])) if len(cell) else None
+
+
+# ------------------------------------------------------------------------------------------------ long tables
+
+
+def accuracy_table(
+    records: Records, table: str, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int] = (1, 2, 3)
+) -> pd.DataFrame:
+    """In percent: the mean of the last ten rounds (the paper's measure), of the last hundred, and the best round."""
+    measures = {
+        "last ten": lambda run: 100 * run.final_accuracy,
+        "last hundred": lambda run: 100 * run.last_hundred_accuracy,
+        "best round": lambda run: 100 * run.best_accuracy,
+    }
+    return pd.concat(
+        _cells(records, table, datasets, methods, cases, of).assign(measure=measure) for measure, of in measures.items()
+    )
+
+
+def rounds_table(records: Records, table: str, dataset: str, methods: Sequence[str]) -> pd.DataFrame:
+    """Rounds to the paper's target, over the seeds that reach it; `reached` counts them."""
+
+    def rounds(run: RunRecord) -> float | None:
+        return run.rounds_to(TARGETS[run.config.dataset, run.config.case])
+
+    return _cells(records, table, [dataset], methods, (1, 2, 3), rounds)
+
+
+def megabytes_table(records: Records, dataset: str, methods: Sequence[str]) -> pd.DataFrame:
+    """MB uploaded until the paper's target is reached: models, SCAFFOLD's controls and soft labels."""
+
+    def megabytes(run: RunRecord) -> float | None:
+        rounds = run.rounds_to(TARGETS[run.config.dataset, run.config.case])
+        return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
+
+    return _cells(records, "", [dataset], methods, (1, 2, 3), megabytes)
+
+
+def _cells(
+    records: Records,
+    table: str,
+    datasets: Iterable[str],
+    methods: Iterable[str],
+    cases: Iterable[int],
+    measure: Callable[[RunRecord], float | None],
+) -> pd.DataFrame:
+    rows = []
+    for dataset in datasets:
+        for case in cases:
+            for method in methods:
+                runs = records.of(dataset, case, method)
+                values = pd.Series([v for v in map(measure, runs) if v is not None], dtype=float)
+                paper = papers_number(table, dataset, case, method) or (None, None)
+                ours = (values.mean(), values.std(), len(values), len(runs))
+                rows.append((dataset, case, method, *paper, *ours))
+    columns = ["dataset", "case", "method", "paper_mean", "paper_std", "mean", "std", "reached", "seeds"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+# ------------------------------------------------------------------------------------------------ tables to read
+
+
+def side_by_side(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
+    """Two rows for each data set and case, the paper's and ours; a column a method."""
+    methods = [method for method in NAMES if method in set(long["method"])]
+    rows = []
+    for (dataset, case), cells in long.groupby(["dataset", "case"], sort=False):
+        by_method = cells.set_index("method")
+        place = (DATASET_NAMES[dataset], case)
+        if cells["paper_mean"].notna().any():
+            rows.append((*place, "paper", *(_paper_text(by_method.loc[m], digits) for m in methods)))
+        rows.append((*place, "ours", *(_our_text(by_method.loc[m], digits) for m in methods)))
+    return pd.DataFrame(rows, columns=["data", "case", "", *(NAMES[m] for m in methods)])
+
+
+def _paper_text(cell: pd.Series, digits: int) -> str:
+    return (
+        MISSING if pd.isna(cell["paper_mean"]) else f"{cell['paper_mean']:.{digits}f} ± {cell['paper_std']:.{digits}f}"
+    )
+
+
+def _our_text(cell: pd.Series, digits: int) -> str:
+    """mean ± std (seeds); where a target was not always reached, how often."""
+    if cell["seeds"] == 0:
+        return MISSING
+    if cell["reached"] == 0:
+        return f"not reached (0 of {cell['seeds']})"
+    spread = f" ± {cell['std']:.{digits}f}" if cell["reached"] > 1 else ""
+    count = f"{cell['seeds']}" if cell["reached"] == cell["seeds"] else f"{cell['reached']} of {cell['seeds']}"
+    return f"{cell['mean']:.{digits}f}{spread} ({count})"
+
+
+def missing_runs(long: pd.DataFrame, seeds: int = 3) -> str:
+    """Which runs a table still lacks, and the command that makes them; empty if none."""
+    short = long[long["seeds"] < seeds].drop_duplicates(["dataset", "case", "method"])
+    if short.empty:
+        return ""
+    count = int((seeds - short["seeds"]).sum())
+    lines = [
+        f'make train DATASETS={dataset} CASES="{" ".join(map(str, sorted(set(cells["case"]))))}" '
+        f'METHODS="{" ".join(dict.fromkeys(cells["method"]))}"'
+        for dataset, cells in short.groupby("dataset", sort=False)
+    ]
+    return f"{count} runs are missing; these commands make them:\n" + "\n".join(lines)
+
+
+def write_table(name: str, long: pd.DataFrame, shown: pd.DataFrame, folder: Path | str | None = None) -> None:
+    """The numbers as CSV, the table as Markdown."""
+    folder = Path(folder) if folder is not None else results_root() / "paper" / "tables"
+    for path, text in (
+        (folder / f"{name}.csv", long.to_csv(index=False, float_format="%.6g", lineterminator="\n")),
+        (folder / f"{name}.md", markdown(shown)),
+    ):
+        with atomic_write(path) as file:
+            file.write(text.encode())
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A GitHub table."""
+    rows = [list(map(str, table.columns)), ["---"] * len(table.columns), *table.astype(str).values.tolist()]
+    return "".join("| " + " | ".join(row) + " |\n" for row in rows)
