@@ -9,14 +9,20 @@ READY  := $(VENV)/.ready
 DATASET ?= cifar10
 FROM    ?=
 TIME    ?= 150m
+N       ?= 6
+ROUNDS  ?=
+FRESH   ?=
+ENGINES ?=
+DEVICE  ?=
 WRITE   ?=
+COMMA   := ,
 
 # DATASETS, METHODS, CASES and SEEDS choose a part of the study, such as DATASETS="cifar10 cifar100" SEEDS=0.
 PART = $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data plan train bench test sanitize lint clean
+.PHONY: help setup data reproduce audit smoke lab plan train bench test sanitize lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,11 +35,27 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(RUN) -m fedentropy_core.engines.native
+	@$(RUN) -c 'from fedentropy_core.engines import native; native.announce()'
 	@touch $@
 
 data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder
 	$(RUN) -m fedentropy_core data --dataset $(DATASET) $(if $(FROM),--from "$(FROM)")
+
+reproduce: $(READY) ## regenerate every table and figure from the records; FRESH=1 [ROUNDS=…] trains everything anew
+ifeq ($(FRESH),)
+	$(RUN) -m fedentropy_core reproduce --records $(N)
+else
+	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART)
+endif
+
+audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs again and compare
+	$(RUN) -m fedentropy_core audit --records $(N) $(if $(ROUNDS),--audit-rounds $(ROUNDS))
+
+smoke: $(READY) ## everything end to end on the synthetic set, in a temporary folder
+	$(RUN) -m fedentropy_core smoke
+
+lab: $(READY) ## JupyterLab on the notebooks
+	$(RUN) -m jupyter lab --notebook-dir notebooks
 
 plan: $(READY) ## list the runs that the paper needs and which are recorded; DATASETS METHODS CASES SEEDS choose
 	@$(RUN) -m fedentropy_core plan $(PART)
@@ -41,11 +63,18 @@ plan: $(READY) ## list the runs that the paper needs and which are recorded; DAT
 train: $(READY) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core train --time $(TIME) $(PART)
 
-bench: $(READY) ## time the engines side by side; WRITE=results/bench.json keeps the numbers
-	$(RUN) -m fedentropy_core bench $(if $(WRITE),--write $(WRITE))
+bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
+	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
+	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE))
 
-test: $(READY) lint ## lint and tests
+test: $(READY) lint ## lint, unit tests, every notebook against its stored outputs, the smoke run
 	$(RUN) -m pytest
+	$(RUN) -m pytest --nbval notebooks
+	$(RUN) -m fedentropy_core smoke
+
+sanitize: $(READY) ## the native engine's tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
+	    ASAN_OPTIONS=detect_leaks=0 FEDENTROPY_SANITIZE=1 $(RUN) -m pytest tests/test_native.py
 
 lint: $(READY) ## ruff
 	$(RUN) -m ruff check .

@@ -1,21 +1,26 @@
-"""The command line: python -m fedentropy_core data | run | plan | train | bench."""
+"""The command line: python -m fedentropy_core data | run | plan | train | audit | reproduce | smoke | bench."""
 
 import argparse
 import os
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
+from fedentropy_core import bench
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
 from fedentropy_core.datasets import DATASETS, load_dataset, prepare
 from fedentropy_core.engines import ENGINES, make_engine
+from fedentropy_core.engines.native import BuildError
 from fedentropy_core.federation import Diverged
 from fedentropy_core.methods import METHODS
+from fedentropy_core.notebooks import NotebookError
 from fedentropy_core.partition import CASES
-from fedentropy_core.records import RecordError, RunFiles, RunRecord
+from fedentropy_core.paths import results_root
+from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
+from fedentropy_core.reproduce import AuditFailed, check, reproduce, reproduce_fresh, smoke
 from fedentropy_core.runner import run
-from fedentropy_core.study import Choice, overview, study_runs, train
+from fedentropy_core.study import Choice, EnginePool, overview, study_runs, train
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
@@ -43,10 +48,14 @@ def main(arguments: list[str] | None = None) -> None:
     _add_run(commands)
     _add_plan(commands)
     _add_train(commands)
+    _add_audit(commands)
+    _add_reproduce(commands)
+    _add_smoke(commands)
+    _add_bench(commands)
     options = parser.parse_args(arguments)
     try:
         options.act(options)
-    except (ValueError, OSError, RecordError, Diverged) as error:
+    except (ValueError, OSError, MemoryError, BuildError, RecordError, Diverged, AuditFailed, NotebookError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
@@ -84,7 +93,7 @@ def _add_run(commands) -> None:
             flag, type=kind, metavar="X", default=argparse.SUPPRESS, help=text + "; the profile's if not given"
         )
     parser.add_argument("--engine", default="auto", choices=ENGINES)
-    parser.add_argument("--device", default="cpu", help="torch device of the engine")
+    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
     parser.add_argument("--threads", type=int, help="devices trained side by side; all cores if not given")
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
     parser.add_argument("--restart", action="store_true", help="ignore a checkpoint and start from round 0")
@@ -136,12 +145,62 @@ def _add_train(commands) -> None:
     _add_choice(parser)
     parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
     parser.add_argument("--engine", default="auto", choices=ENGINES)
+    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
+    parser.add_argument("--stack-seeds", action="store_true", help="seeds of a method side by side (batched engine)")
     parser.set_defaults(act=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     os.nice(10)
-    train(_chosen_runs(options), options.time, options.engine, options.results)
+    engines = EnginePool(options.engine, options.device)
+    train(_chosen_runs(options), options.time, engines, options.results, stack_seeds=options.stack_seeds)
+
+
+def _add_audit(commands) -> None:
+    parser = commands.add_parser("audit", help="train the first rounds of recorded runs again and compare")
+    _add_audit_size(parser)
+    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+    parser.add_argument("--profile", default="paper", choices=PROFILES)
+    parser.set_defaults(act=lambda o: check(record_paths(o.profile, o.results), o.records, o.rounds))
+
+
+def _add_audit_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=int, default=6, metavar="N", help="how many recorded runs (default: 6)")
+    parser.add_argument("--audit-rounds", dest="rounds", type=int, default=3, metavar="R", help="of each (default: 3)")
+
+
+def _add_reproduce(commands) -> None:
+    parser = commands.add_parser(
+        "reproduce",
+        help="regenerate every table and figure",
+        description="Fetches data, audits a sample of the records, executes every notebook. With --fresh it trains "
+        "everything anew into results/fresh first, and goes on where it stopped when run again.",
+    )
+    _add_audit_size(parser)
+    _add_choice(parser)
+    parser.add_argument("--fresh", action="store_true", help="train anew instead of using the records")
+    parser.add_argument("--fresh-rounds", type=int, metavar="T", help="rounds of a fresh run (default: the paper's)")
+    parser.set_defaults(act=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    if options.fresh:
+        rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
+        runs = [replace(config, **rounds) for config in _chosen_runs(options)]
+        reproduce_fresh(runs, options.results or results_root() / "fresh")
+    else:
+        reproduce(options.records, options.rounds)
+
+
+def _add_smoke(commands) -> None:
+    parser = commands.add_parser("smoke", help="everything end to end on the synthetic set, in a temporary folder")
+    parser.set_defaults(act=lambda options: smoke())
+
+
+def _add_bench(commands) -> None:
+    parser = commands.add_parser("bench", help="time the engines side by side on this machine")
+    bench.add_arguments(parser)
+    parser.set_defaults(act=bench.main)
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:

@@ -109,9 +109,14 @@ def _curves(axes: Axes, records: Records, dataset: str, case: int, methods: Sequ
             axes.fill_between(mean.index, mean - spread, mean + spread, color=COLOURS[method], alpha=0.15, linewidth=0)
         drawn += 1
     if not drawn:
-        axes.text(0.5, 0.5, "no runs recorded", ha="center", va="center", transform=axes.transAxes, color="0.4")
-        axes.set_yticks([])
+        _nothing(axes)
     axes.margins(x=0.01)
+
+
+def _nothing(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "no runs recorded", ha="center", va="center", transform=axes.transAxes, color="0.4")
+    axes.set_yticks([])
+    axes.grid(False)
 
 
 def line(method: str) -> dict:
@@ -127,10 +132,33 @@ def _legend_below(figure: Figure, methods: Sequence[str]) -> None:
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 0.005),
-        ncols=min(len(methods), 5),
+        ncols=len(methods) if len(methods) <= 5 else 4,
         frameon=False,
         handlelength=3.2,
     )
+
+
+def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Sequence[str], window: int = 20) -> Figure:
+    """Test accuracy against MB uploaded so far, seed 0; moving averages."""
+    use_style()
+    cases = (1, 2, 3)
+    figure, grid = plt.subplots(
+        len(datasets), len(cases), figsize=(3.3 * len(cases), 2.4 * len(datasets) + 0.6), squeeze=False
+    )
+    for row, dataset in zip(grid, datasets, strict=True):
+        for axes, case in zip(row, cases, strict=True):
+            runs = {method: records.of(dataset, case, method)[:1] for method in methods}
+            for method, (run, *_) in ((m, found) for m, found in runs.items() if found):
+                uploaded = run.rounds["bytes_up"].cumsum() / 1e6
+                axes.plot(uploaded, 100 * run.rounds["accuracy"].rolling(window, min_periods=1).mean(), **line(method))
+            if not any(runs.values()):
+                _nothing(axes)
+            axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
+        row[0].set_ylabel("test accuracy (%)")
+    for axes in grid[-1]:
+        axes.set_xlabel("MB uploaded")
+    _legend_below(figure, methods)
+    return figure
 
 
 def label_distribution(counts: dict[tuple[str, int | str], np.ndarray]) -> Figure:

@@ -5,7 +5,9 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from fedentropy_core.engines.reference import usable_cores
+import torch
+
+from fedentropy_core.engines.base import usable_cores
 from fedentropy_core.paths import project_root
 
 
@@ -14,7 +16,8 @@ def provenance(seconds: float) -> dict:
     return {
         "commit": _commit(),
         "cores": usable_cores(),
-        "cpu": _cpu(),
+        "cpu": cpu_model(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("numpy", "torch")},
@@ -33,7 +36,8 @@ def _commit() -> str:
         return "unknown"
 
 
-def _cpu() -> str:
+def cpu_model() -> str:
+    """The name of this machine's CPU."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

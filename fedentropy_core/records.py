@@ -196,8 +196,13 @@ def load_record(csv: Path | str) -> RunRecord:
 
 def load_records(profile: str = "paper", results: Path | str | None = None) -> list[RunRecord]:
     """Every finished run of a profile, in the order of their paths."""
+    return [load_record(path) for path in record_paths(profile, results)]
+
+
+def record_paths(profile: str = "paper", results: Path | str | None = None) -> list[Path]:
+    """The CSV files of a profile's finished runs."""
     root = Path(results) if results is not None else results_root()
-    return [load_record(path) for path in sorted((root / profile / "runs").rglob("*.csv"))]
+    return sorted((root / profile / "runs").rglob("*.csv"))
 
 
 def about_run(config: RunConfig, fingerprint: str, engine: str) -> dict:

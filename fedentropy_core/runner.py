@@ -12,7 +12,16 @@ from fedentropy_core.datasets import load_dataset
 from fedentropy_core.engines import Engine, make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.provenance import provenance
-from fedentropy_core.records import RecordError, RunFiles, RunRecord, about_run, first_digest, load_record, next_digest
+from fedentropy_core.records import (
+    RecordError,
+    Round,
+    RunFiles,
+    RunRecord,
+    about_run,
+    first_digest,
+    load_record,
+    next_digest,
+)
 
 CHECKPOINT_ROUNDS, CHECKPOINT_SECONDS = 25, 60.0
 
@@ -40,54 +49,78 @@ def run(
     with files.locked():
         if files.csv.exists():
             if resume:
-                return _finished(files)
+                return finished(files)
             raise RecordError(f"{files.csv} exists: delete it, or choose another results folder")
         dataset = load_dataset(config.dataset)
         worker = make_engine(engine, dataset) if isinstance(engine, str) else engine
-        _train(files, Federation(config, dataset, worker), resume, progress, deadline)
+        _train(Journal(files, Federation(config, dataset, worker), resume), progress, deadline)
         return load_record(files.csv)
 
 
-def _finished(files: RunFiles) -> RunRecord:
+def finished(files: RunFiles) -> RunRecord:
+    """The record of a run that is done."""
     record = load_record(files.csv)
     if record.config != files.config:
         raise RecordError(f"{files.csv} holds another configuration; delete it, or choose another results folder")
     return record
 
 
-def _train(
-    files: RunFiles, federation: Federation, resume: bool, progress: bool | tqdm, deadline: float | None
-) -> None:
-    config, fingerprint = federation.config, federation.dataset.fingerprint
-    about = about_run(config, fingerprint, federation.engine.name)
-    lines, seconds_before = _restore(files, federation, about) if resume else ([], 0.0)
-    digest = lines[-1].rpartition(",")[2] if lines else first_digest(config, fingerprint)
-    started = saved = time.monotonic()
+def is_late(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
 
-    def save() -> None:
-        seconds = seconds_before + time.monotonic() - started
-        files.save_checkpoint(about | {"seconds": seconds}, lines, federation.arrays())
 
-    title = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
-    with _bar(progress, title, config.rounds, len(lines)) as bar:
-        while len(lines) < config.rounds:
-            row = federation.play_round()
-            digest = next_digest(digest, row.line())
-            lines.append(f"{row.line()},{digest}")
+class Journal:
+    """One run on its way to its record: the rows so far, their digests, checkpoints and wall time."""
+
+    def __init__(self, files: RunFiles, federation: Federation, resume: bool = True):
+        self.files, self.federation, self.config = files, federation, federation.config
+        config, fingerprint = federation.config, federation.dataset.fingerprint
+        self.title = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
+        self.about = about_run(config, fingerprint, federation.engine.name)
+        self.lines, self.seconds = _restore(files, federation, self.about) if resume else ([], 0.0)
+        self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(config, fingerprint)
+        self.counted = self.saved = time.monotonic()
+
+    @property
+    def complete(self) -> bool:
+        return len(self.lines) == self.config.rounds
+
+    def add(self, row: Round, save: bool = False, share: float = 1.0) -> None:
+        """Takes down a round, and saves a checkpoint if one is due or asked for.
+
+        `share` is the part of the time since the last round that this run is charged with.
+        """
+        self.digest = next_digest(self.digest, row.line())
+        self.lines.append(f"{row.line()},{self.digest}")
+        now = time.monotonic()
+        self.seconds, self.counted = self.seconds + share * (now - self.counted), now
+        if save or len(self.lines) % CHECKPOINT_ROUNDS == 0 or now - self.saved > CHECKPOINT_SECONDS:
+            self.files.save_checkpoint(self.about | {"seconds": self.seconds}, self.lines, self.federation.arrays())
+            self.saved = time.monotonic()
+
+    def write_record(self) -> None:
+        made = {"final_digest": self.digest, "provenance": provenance(self.seconds)}
+        self.files.write_record(self.lines, self.about | made)
+
+    def out_of_time(self) -> OutOfTime:
+        return OutOfTime(f"{self.title}: stopped after round {len(self.lines)} of {self.config.rounds}")
+
+
+def _train(journal: Journal, progress: bool | tqdm, deadline: float | None) -> None:
+    with progress_bar(progress, journal.title, journal.config.rounds, len(journal.lines)) as bar:
+        while not journal.complete:
+            row = journal.federation.play_round()
+            late = is_late(deadline)
+            journal.add(row, save=late)
             bar.set_postfix_str(f"accuracy {row.accuracy:.2%}, kept {len(row.kept)}/{len(row.chosen)}", refresh=False)
             bar.update()
-            late = deadline is not None and time.monotonic() > deadline and len(lines) < config.rounds
-            if late or len(lines) % CHECKPOINT_ROUNDS == 0 or time.monotonic() - saved > CHECKPOINT_SECONDS:
-                save()
-                saved = time.monotonic()
-            if late:
-                raise OutOfTime(f"{title}: stopped after round {len(lines)} of {config.rounds}")
-    seconds = seconds_before + time.monotonic() - started
-    files.write_record(lines, about | {"final_digest": digest, "provenance": provenance(seconds)})
+            if late and not journal.complete:
+                raise journal.out_of_time()
+    journal.write_record()
 
 
 @contextmanager
-def _bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> Iterator[tqdm]:
+def progress_bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> Iterator[tqdm]:
     """A bar of this run's own, or the given one with the rounds of the checkpoint counted but not timed."""
     if isinstance(progress, bool):
         with tqdm(total=rounds, initial=done, desc=title, unit="round", disable=not progress) as bar:

@@ -11,8 +11,9 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.engines import Engine, make_engine
-from fedentropy_core.records import RecordLocked, RunFiles, load_record
+from fedentropy_core.records import RecordLocked, RunFiles, RunRecord, load_record
 from fedentropy_core.runner import OutOfTime, run
+from fedentropy_core.stacked import run_stacked, seed_stacks
 
 # Table 1 and Figure 2; with the second row Table 3 and Figures 3a and 6; the third is Figure 3b and the authors' rule.
 TABLE_1 = ("fedavg", "fedavg+entropy", "fedprox", "scaffold", "moon")
@@ -63,7 +64,7 @@ class Choice:
 def study_runs() -> list[RunConfig]:
     """All runs of the paper profile, most valuable first."""
     return [
-        profile_config("paper", dataset=dataset, case=case, seed=seed, **_fields(label))
+        profile_config("paper", dataset=dataset, case=case, seed=seed, **label_fields(label))
         for dataset, seeds in BATCHES
         for seed in seeds
         for label, cases in _methods(dataset)
@@ -82,42 +83,55 @@ def overview(runs: Iterable[RunConfig], results: Path | None = None) -> pd.DataF
     return pd.DataFrame(rows, columns=["dataset", "case", "method", "seed", "rounds", "state", "seconds"])
 
 
+class EnginePool:
+    """One engine a data set, made when it is first needed."""
+
+    def __init__(self, name: str = "auto", device: str | None = None):
+        self.name, self.device = name, device
+        self.engines: dict[str, Engine] = {}
+
+    def of(self, dataset: str) -> Engine:
+        if dataset not in self.engines:
+            self.engines[dataset] = make_engine(self.name, load_dataset(dataset), device=self.device)
+        return self.engines[dataset]
+
+
 def train(
-    runs: Sequence[RunConfig], seconds: float, engine: str = "auto", results: Path | None = None, progress: bool = True
+    runs: Sequence[RunConfig],
+    seconds: float,
+    engines: EnginePool,
+    results: Path | None = None,
+    progress: bool = True,
+    stack_seeds: bool = False,
 ) -> None:
     """Trains what is missing, one run at a time on all cores, and stops with a checkpoint when the time is up.
 
-    A run that another process is working on is left to it; a data set that is not there is skipped with a notice.
+    With `stack_seeds` the seeds of a method are trained side by side, which fills a GPU better. A run that another
+    process is working on is left to it; a data set that is not there is skipped with a notice.
     """
     deadline = time.monotonic() + seconds
     missing = [config for config in runs if not RunFiles(config, results).csv.exists()]
-    engines: dict[str, Engine | None] = {}
-    total = sum(config.rounds for config in missing)
-    with tqdm(total=total, unit="round", smoothing=0.02, disable=not progress) as bar:
-        for config in missing:
-            if config.dataset not in engines:
-                engines[config.dataset] = _engine_or_notice(config.dataset, engine, bar)
-            worker = engines[config.dataset]
-            if worker is None:
-                bar.total -= config.rounds
-                continue
+    stacks = seed_stacks(missing) if stack_seeds else [[config] for config in missing]
+    with tqdm(total=sum(c.rounds for c in missing), unit="round", smoothing=0.02, disable=not progress) as bar:
+        for stack in stacks:
             try:
-                record = run(config, worker, progress=bar, results=results, deadline=deadline)
-                bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
-            except RecordLocked as error:
-                bar.total -= config.rounds
-                bar.write(f"{error}: left to it")
+                for record in _train_stack(stack, engines, results, bar, deadline):
+                    bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
+            except (RecordLocked, DatasetMissing) as error:
+                bar.total -= sum(config.rounds for config in stack)
+                bar.write(f"skipped: {error}")
             except OutOfTime as stop:
                 bar.write(f"time is up; {stop}; the same command goes on from there")
                 return
 
 
-def _engine_or_notice(dataset: str, engine: str, bar: tqdm) -> Engine | None:
-    try:
-        return make_engine(engine, load_dataset(dataset))
-    except DatasetMissing as error:
-        bar.write(f"skipped: {error}")
-        return None
+def _train_stack(
+    stack: list[RunConfig], engines: EnginePool, results: Path | None, bar: tqdm, deadline: float
+) -> list[RunRecord]:
+    engine = engines.of(stack[0].dataset)
+    if len(stack) > 1:
+        return run_stacked(stack, engine, results, bar, deadline)
+    return [run(stack[0], engine, progress=bar, results=results, deadline=deadline)]
 
 
 def _methods(dataset: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -126,7 +140,7 @@ def _methods(dataset: str) -> list[tuple[str, tuple[int, ...]]]:
     return methods + [(label, (1,)) for label in ABLATION] if dataset == "cifar10" else methods
 
 
-def _fields(label: str) -> dict:
+def label_fields(label: str) -> dict:
     """The RunConfig fields that a label stands for."""
     method, _, variant = label.partition("+entropy")
     extra = {

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from fedentropy_core import RunConfig
 from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import DeviceWork
+from fedentropy_core.records import Round, RunFiles, about_run, first_digest, next_digest
 
 # Examples are drawn from a fixed seed: a test that is green stays green until the code changes.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -33,6 +35,19 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
     rng = np.random.default_rng(seed)
     order = np.stack([rng.permutation(len(images)) for _ in range(epochs)])
     return DeviceWork(images, order, rng.random(order.shape) < 0.5, **terms)
+
+
+def write_record(folder, accuracies, uploads=1, **fields):
+    """A record with these accuracies, `uploads` models of 100 bytes a round; everything else in it is made up."""
+    config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
+    files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
+    for number, accuracy in enumerate(accuracies, start=1):
+        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, 100 * uploads, 200, "0" * 16)
+        digest = next_digest(digest, row.line())
+        lines.append(f"{row.line()},{digest}")
+    about = about_run(config, "data", "reference") | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}
+    files.write_record(lines, about)
+    return files
 
 
 @pytest.fixture(scope="session")

@@ -7,31 +7,11 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import write_record
 
 from fedentropy_core import RunConfig, load_records
 from fedentropy_core.paths import atomic_write
-from fedentropy_core.records import (
-    RecordError,
-    Round,
-    RunFiles,
-    about_run,
-    first_digest,
-    load_record,
-    next_digest,
-    weights_hash,
-)
-
-
-def write_record(folder, accuracies, **fields):
-    """A record with these accuracies; everything else in it is made up."""
-    config = RunConfig(dataset="synthetic", rounds=len(accuracies), **fields)
-    files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
-    for number, accuracy in enumerate(accuracies, start=1):
-        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, 1, 100, 200, "0" * 16)
-        digest = next_digest(digest, row.line())
-        lines.append(f"{row.line()},{digest}")
-    files.write_record(lines, about_run(config, "data", "reference"))
-    return files
+from fedentropy_core.records import RecordError, RunFiles, load_record, weights_hash
 
 
 def leftovers(folder):

@@ -6,8 +6,9 @@ from fedentropy_core import study
 from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
 from fedentropy_core.records import RunFiles
-from fedentropy_core.study import Choice, overview, study_runs, train
+from fedentropy_core.study import Choice, EnginePool, overview, study_runs, train
 
+REFERENCE = EnginePool("reference")
 SMOKE = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in range(3)]
 
 
@@ -29,7 +30,7 @@ def test_most_valuable_first():
 
 def test_a_label_stands_for_its_configuration():
     for run in study_runs():
-        assert profile_config("paper", **study._fields(run.label)).label == run.label
+        assert profile_config("paper", **study.label_fields(run.label)).label == run.label
 
 
 def test_choosing_a_part():
@@ -40,35 +41,44 @@ def test_choosing_a_part():
 
 
 def test_training_what_is_missing(tmp_path):
-    train(SMOKE[:1], 600, "reference", tmp_path, progress=False)
+    train(SMOKE[:1], 600, REFERENCE, tmp_path, progress=False)
     first = RunFiles(SMOKE[0], tmp_path).csv
     before = first.stat().st_mtime_ns
     assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded", "missing", "missing"]
-    train(SMOKE, 600, "reference", tmp_path, progress=True)
+    train(SMOKE, 600, REFERENCE, tmp_path, progress=True)
     assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded"] * 3
     assert first.stat().st_mtime_ns == before
 
 
 def test_the_time_is_kept_and_training_goes_on(tmp_path, capsys):
-    train(SMOKE, 0, "reference", tmp_path)
+    train(SMOKE, 0, REFERENCE, tmp_path)
     assert list(overview(SMOKE, tmp_path)["state"]) == ["begun", "missing", "missing"]
     assert "time is up" in capsys.readouterr().out
-    train(SMOKE[:1], 600, "reference", tmp_path, progress=False)
+    train(SMOKE[:1], 600, REFERENCE, tmp_path, progress=False)
     assert RunFiles(SMOKE[0], tmp_path).csv.exists()
 
 
 def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
     with RunFiles(SMOKE[0], tmp_path).locked():
-        train(SMOKE[:2], 600, "reference", tmp_path)
+        train(SMOKE[:2], 600, REFERENCE, tmp_path)
     assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["missing", "recorded"]
     assert "another process is working on" in capsys.readouterr().out
 
 
 def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path / "nothing"))
-    train([profile_config("smoke", dataset="cinic10"), SMOKE[0]], 600, "reference", tmp_path)
+    train([profile_config("smoke", dataset="cinic10"), SMOKE[0]], 600, REFERENCE, tmp_path)
     assert "skipped: CINIC-10" in capsys.readouterr().out
     assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+
+
+def test_stacked_seeds_leave_the_same_records(tmp_path):
+    engines = EnginePool("batched", "cpu")
+    train(SMOKE[:2], 600, engines, tmp_path / "alone", progress=False)
+    train(SMOKE[:2], 600, engines, tmp_path / "stacked", progress=False, stack_seeds=True)
+    for config in SMOKE[:2]:
+        alone, stacked = (RunFiles(config, tmp_path / name).csv.read_bytes() for name in ("alone", "stacked"))
+        assert alone == stacked
 
 
 def test_the_plan_on_the_command_line(tmp_path, capsys):

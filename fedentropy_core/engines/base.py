@@ -4,6 +4,7 @@ An engine computes; it decides and draws nothing. Batch order and mirror flags a
 engine computes the same numbers up to float rounding.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,3 +66,8 @@ class Engine(Protocol):
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
         """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
         ...
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

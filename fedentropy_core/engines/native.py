@@ -9,7 +9,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work
+from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, usable_cores
 
 SOURCE = Path(__file__).with_name("native.cpp")
 CACHE = Path(__file__).with_name("_build")
@@ -82,9 +81,9 @@ def available() -> bool:
 
 
 def _flags(march: str, sanitize: bool) -> list[str]:
-    # Apple's compiler knows the host's CPU by -mcpu only. Contraction off: native.cpp says which operations are fused.
-    on_apple_arm = sys.platform == "darwin" and platform.machine() == "arm64"
-    cpu = f"-mcpu={march}" if on_apple_arm else f"-march={march}"
+    # On ARM not every compiler takes -march=native. Contraction off: native.cpp says itself which operations are fused.
+    on_arm = platform.machine() in ("arm64", "aarch64")
+    cpu = "-mcpu=native" if on_arm and march == "native" else f"-march={march}"
     flags = ["-std=c++17", "-O3", cpu, "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno"]
     if sanitize:
         flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -250,11 +249,6 @@ class NativeEngine:
         return job, list(arrays.values())
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _call(function, *arguments) -> None:
     if function(*arguments) != 0:
         raise MemoryError("the native engine could not allocate its work space")
@@ -303,18 +297,13 @@ def _check_rule(rule: LocalRule) -> None:
         raise ValueError(f"moon_tau must be greater than 0; got {rule.moon_tau}")
 
 
-def main() -> int:
-    """Builds the engine for this machine; a machine without a compiler is told what happens instead."""
+def announce() -> None:
+    """Builds the engine for this machine and says so in one line, or what is used instead."""
     if compiler() is None:
-        print("native engine: no C++ compiler found, the reference engine will be used")
-        return 0
+        print("native engine: no C++ compiler found, the slower reference engine will be used")
+        return
     try:
-        print(f"native engine: built {build()}")
+        build()
+        print("native engine: built for this CPU")
     except BuildError as error:
-        print(f"native engine: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print(f"native engine: {error}\nthe slower reference engine will be used")

@@ -3,14 +3,13 @@
 Obviously right before fast: the other engines are held to this one, and this one to torch.optim.SGD in the tests.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, Work
+from fedentropy_core.engines.base import Cohort, DeviceWork, Work, usable_cores
 from fedentropy_core.model import CNN, build, flatten
 
 FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
@@ -116,8 +115,3 @@ def contrastive_loss(z: torch.Tensor, z_global: torch.Tensor, z_previous: torch.
     near = F.cosine_similarity(z, z_global) / tau
     far = F.cosine_similarity(z, z_previous) / tau
     return F.softplus(far - near).mean()
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,103 @@
+"""Trust, but check: train the first rounds of recorded runs again on this machine and compare.
+
+The native engine gives the same bits on any CPU, so its records must come out digest for digest. PyTorch does not
+promise that between CPUs: a record of the reference engine is exact on the same CPU model only. Where exactness
+cannot be asked for, numbers must agree within a tolerance, which holds for a few rounds: after that training
+amplifies rounding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+from fedentropy_core.datasets import DatasetMissing, load_dataset
+from fedentropy_core.engines import Engine, make_engine, native
+from fedentropy_core.federation import Federation
+from fedentropy_core.provenance import cpu_model
+from fedentropy_core.records import RecordError, Round, RunRecord, first_digest, load_record, next_digest
+
+ACCURACY_TOLERANCE, LOSS_TOLERANCE = 0.005, 0.01
+TOLERANT_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the audit says of one record; `ok` None: could not be checked here."""
+
+    record: str
+    rounds: int
+    how: str
+    ok: bool | None
+    note: str = ""
+
+
+def sample(paths: Sequence[Path], count: int) -> list[Path]:
+    """`count` records spread evenly over all of them, so that every data set, case and method has its turn."""
+    places = np.linspace(0, len(paths) - 1, min(count, len(paths))).round().astype(int)
+    return [paths[place] for place in dict.fromkeys(places.tolist())]
+
+
+def audit(paths: Sequence[Path], rounds: int, progress: bool = True) -> list[Finding]:
+    """Re-trains the first rounds of each record."""
+    engines: dict[tuple[str, str], Engine | None] = {}
+    bar = tqdm(paths, desc="audit", unit="record", disable=not progress)
+    return [_audit_one(path, rounds, engines) for path in bar]
+
+
+def table(findings: Sequence[Finding]) -> pd.DataFrame:
+    """The findings as a table to print."""
+    verdict = {True: "ok", False: "MISMATCH", None: "not checked"}
+    rows = [(f.record, f.rounds, f.how, verdict[f.ok], f.note) for f in findings]
+    return pd.DataFrame(rows, columns=["record", "rounds", "compared", "result", "note"])
+
+
+def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine | None]) -> Finding:
+    name = "/".join(path.with_suffix("").parts[-4:])
+    try:
+        record = load_record(path)
+        dataset = load_dataset(record.config.dataset)
+    except RecordError as error:
+        return Finding(name, 0, "digest chain", False, str(error))
+    except DatasetMissing:
+        return Finding(name, 0, "", None, "the data set is not here")
+    if dataset.fingerprint != record.about["data_fingerprint"]:
+        return Finding(name, 0, "data", False, "the record was made from other data")
+    exact = _can_be_exact(record)
+    engine_name = record.about["engine"] if exact else "auto"
+    if (engine_name, dataset.name) not in engines:
+        engines[engine_name, dataset.name] = make_engine(engine_name, dataset)
+    count = min(rounds if exact else min(rounds, TOLERANT_ROUNDS), record.config.rounds)
+    federation = Federation(record.config, dataset, engines[engine_name, dataset.name])
+    compare = _exact_difference if exact else _tolerant_difference
+    difference = compare(record, [federation.play_round() for _ in range(count)])
+    return Finding(name, count, "exact" if exact else "tolerance", difference is None, difference or "")
+
+
+def _can_be_exact(record: RunRecord) -> bool:
+    if record.about["engine"] == "native":
+        return native.available()
+    return record.about["provenance"]["cpu"] == cpu_model()
+
+
+def _exact_difference(record: RunRecord, rows: Sequence[Round]) -> str | None:
+    digest = first_digest(record.config, record.about["data_fingerprint"])
+    for row, recorded in zip(rows, record.rounds["digest"], strict=False):
+        digest = next_digest(digest, row.line())
+        if digest != recorded:
+            return f"round {row.round} comes out otherwise"
+    return None
+
+
+def _tolerant_difference(record: RunRecord, rows: Sequence[Round]) -> str | None:
+    for row, recorded in zip(rows, record.rounds.itertuples(), strict=False):
+        if row.chosen != recorded.chosen:
+            return f"round {row.round}: other devices were chosen"
+        if abs(row.accuracy - recorded.accuracy) > ACCURACY_TOLERANCE:
+            return f"round {row.round}: accuracy {row.accuracy} in place of {recorded.accuracy}"
+        if abs(row.loss - recorded.loss) > LOSS_TOLERANCE:
+            return f"round {row.round}: loss {row.loss} in place of {recorded.loss}"
+    return None

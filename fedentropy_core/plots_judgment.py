@@ -1,0 +1,146 @@
+"""Figures of the judgment: its steps, and how its group compares with other groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedentropy_core.entropy import Judgment
+from fedentropy_core.optimal import PlayedRound, all_groups
+from fedentropy_core.plots import COLOURS, use_style
+
+KEPT, BEFORE = COLOURS["fedavg+entropy"], "0.6"
+GROUP_LOOKS = {
+    "all chosen": {"color": COLOURS["fedavg"], "marker": "s"},
+    "random": {"color": "#cc79a7", "marker": "x"},
+    "judgment, soft labels": {"color": COLOURS["fedavg+entropy"], "marker": "o"},
+    "best group, soft labels": {"color": "#000000", "marker": "D"},
+    "judgment, true labels": {"color": "#56b4e9", "marker": "v"},
+    "best group, true labels": {"color": "#0072b2", "marker": "^"},
+}
+
+
+def judgment_steps(
+    soft_labels: np.ndarray,
+    sizes: np.ndarray,
+    judgment: Judgment,
+    devices: Sequence[int | str] | None = None,
+    shown: int | None = None,
+) -> Figure:
+    """The soft labels, the group's distribution before and after, and the entropy path; after `shown` removals."""
+    use_style()
+    devices = list(range(len(sizes))) if devices is None else list(devices)
+    gone = judgment.removed if shown is None else judgment.removed[:shown]
+    figure, (labels, group, path) = plt.subplots(1, 3, figsize=(10.2, 3.0), width_ratios=(1.15, 1.15, 1))
+    _soft_labels(labels, np.asarray(soft_labels), devices, gone)
+    _group_distribution(group, np.asarray(soft_labels), np.asarray(sizes), gone)
+    _entropy_path(path, judgment, devices, len(gone), np.shape(soft_labels)[1])
+    figure.tight_layout()
+    return figure
+
+
+def _soft_labels(axes: Axes, soft_labels: np.ndarray, devices: list, gone: Sequence[int]) -> None:
+    axes.imshow(soft_labels, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    axes.grid(False)
+    for device in gone:
+        axes.axhline(device, color=KEPT, linewidth=1.6)
+    axes.set_yticks(range(len(devices)), [f"{d} removed" if k in gone else d for k, d in enumerate(devices)])
+    axes.set_xticks(range(soft_labels.shape[1]))
+    axes.tick_params(labelsize=7)
+    axes.set(title="soft labels (dark: 1)", xlabel="label", ylabel="device")
+
+
+def _group_distribution(axes: Axes, soft_labels: np.ndarray, sizes: np.ndarray, gone: Sequence[int]) -> None:
+    kept = [k for k in range(len(sizes)) if k not in gone]
+    classes = np.arange(soft_labels.shape[1])
+    before, after = (np.average(soft_labels[who], axis=0, weights=sizes[who]) for who in (slice(None), kept))
+    axes.bar(classes - 0.2, before, 0.4, color=BEFORE, label=f"all {len(sizes)} chosen", linewidth=0)
+    axes.bar(classes + 0.2, after, 0.4, color=KEPT, label=f"{len(kept)} kept", linewidth=0)
+    axes.axhline(1 / len(classes), color="black", linewidth=0.8, linestyle=(0, (4, 2)), label="uniform")
+    axes.set_xticks(classes)
+    axes.tick_params(labelsize=7)
+    axes.grid(axis="x", visible=False)
+    axes.set(title="distribution of the group", xlabel="label", ylabel="share")
+    axes.set_ylim(0, 1.45 * max(before.max(), after.max()))
+    axes.legend(loc="upper center", ncols=3, frameon=False, fontsize=7, handlelength=1.4, columnspacing=1.0)
+
+
+def _entropy_path(axes: Axes, judgment: Judgment, devices: list, shown: int, classes: int) -> None:
+    entropies = judgment.entropies[: shown + 1]
+    axes.plot(range(len(entropies)), entropies, color=KEPT, marker="o", markersize=4)
+    for step, (device, value) in enumerate(zip(judgment.removed[:shown], entropies[1:], strict=True), start=1):
+        axes.annotate(f"−{devices[device]}", (step, value), (4, -10), textcoords="offset points", fontsize=7)
+    axes.axhline(np.log(classes), color="black", linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.annotate("uniform", (0, np.log(classes)), (0, 3), textcoords="offset points", fontsize=7)
+    low, high = judgment.entropies[0], np.log(classes)
+    room = max(high - low, 0.05)
+    axes.set_ylim(low - 0.15 * room, high + 0.15 * room)
+    axes.set_xlim(-0.4, max(len(judgment.removed), 1) + 0.7)
+    axes.set_xticks(range(max(len(judgment.removed), 1) + 1))
+    axes.tick_params(labelsize=7)
+    axes.set(title="entropy of the group", xlabel="devices removed", ylabel="entropy (nats)")
+
+
+def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked_at: int) -> Figure:
+    """A column a case. Top: every group of round `looked_at` (first seed). Below: groups compared over all rounds."""
+    use_style()
+    cases = list(dict.fromkeys(r.case for r in played))
+    figure, grid = plt.subplots(
+        3, len(cases), figsize=(3.5 * len(cases), 7.6), squeeze=False, height_ratios=(1.15, 1, 1)
+    )
+    everyone = rounds[rounds["group"] == "all chosen"].set_index(["case", "seed", "round"])["accuracy"]
+    for column, case in zip(grid.T, cases, strict=True):
+        example = next(r for r in played if r.case == case and r.round == looked_at)
+        _every_group(column[0], example, rounds)
+        column[0].set_title(f"case {case}, all groups in round {looked_at}")
+        here = rounds[rounds["case"] == case]
+        index = pd.MultiIndex.from_frame(here[["case", "seed", "round"]])
+        points = 100 * (here["accuracy"].to_numpy() - everyone.loc[index].to_numpy())
+        _spread(column[1], here.assign(value=here["true_entropy"]))
+        column[1].set(title=f"case {case}, all rounds", xlabel="entropy of the true labels (nats)")
+        _spread(column[2], here.assign(value=points)[here["group"] != "all chosen"])
+        column[2].axvline(0, color="0.3", linewidth=0.8)
+        column[2].set(title=f"case {case}, all rounds", xlabel="points of accuracy over all chosen")
+    for row in grid[1:]:
+        for axes in row[1:]:
+            axes.set_yticklabels([])
+    grid[0, 0].set_ylabel("groups with less entropy (%)")
+    figure.tight_layout()
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(labels), frameon=False)
+    return figure
+
+
+def _every_group(axes: Axes, played: PlayedRound, rounds: pd.DataFrame) -> None:
+    """The share of groups below each entropy of soft labels, and where four of the groups stand."""
+    entropies = np.sort(all_groups(played.soft_labels, played.counts.sum(axis=1)).entropies)
+    axes.plot(entropies, 100 * np.arange(len(entropies)) / len(entropies), color="0.45", linewidth=1.2)
+    where = (rounds["case"] == played.case) & (rounds["seed"] == played.seed) & (rounds["round"] == played.round)
+    found = rounds[where].set_index("group")["soft_entropy"]
+    names = {
+        "all chosen": "all chosen",
+        "random": "random drop (mean)",
+        "judgment, soft labels": "judgment",
+        "best group, soft labels": "best group",
+    }
+    for name, label in names.items():
+        height = 100 * np.searchsorted(entropies, found[name] - 1e-12) / len(entropies)
+        ring = {"markersize": 11, "markerfacecolor": "none"} if label == "best group" else {"markersize": 6}
+        axes.plot(found[name], height, linestyle="none", label=label, **GROUP_LOOKS[name] | ring)
+    axes.set(xlabel="entropy of the soft labels (nats)", xlim=(entropies[len(entropies) // 50], None), ylim=(0, 109))
+
+
+def _spread(axes: Axes, rows: pd.DataFrame) -> None:
+    """For each group the mean over rounds, and a line over the middle 80 % of them."""
+    names = list(dict.fromkeys(rows["group"]))
+    for height, name in enumerate(reversed(names)):
+        values = rows.loc[rows["group"] == name, "value"]
+        low, high = values.quantile([0.1, 0.9])
+        axes.plot([low, high], [height, height], color=GROUP_LOOKS[name]["color"], linewidth=1.4)
+        axes.plot(values.mean(), height, linestyle="none", markersize=6, **GROUP_LOOKS[name])
+    axes.set_yticks(range(len(names)), list(reversed(names)))
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.grid(axis="y", visible=False)

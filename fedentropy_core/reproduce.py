@@ -1,0 +1,132 @@
+"""make reproduce: data, audit, every notebook, tables, figures, the README's table; and a summary of what was done."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedentropy_core import audit
+from fedentropy_core.config import RunConfig, profile_config
+from fedentropy_core.datasets import DataError, prepare
+from fedentropy_core.notebooks import execute, notebook_paths
+from fedentropy_core.paths import atomic_write, project_root
+from fedentropy_core.records import record_paths
+from fedentropy_core.report import Records, accuracy_table, markdown, side_by_side
+from fedentropy_core.study import ABLATION, SYNERGY, TABLE_1, EnginePool, label_fields, overview, train
+
+DATASETS = ("cifar10", "cifar100", "cinic10")
+README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
+FOREVER = float("inf")
+
+
+class AuditFailed(Exception):
+    """A recorded run does not come out again."""
+
+
+def reproduce(records: int, rounds: int) -> None:
+    """Regenerates every table and figure from the records in results/paper."""
+    datasets = _fetch()
+    paths = record_paths()
+    findings = check(paths, records, rounds)
+    notebooks = notebook_paths()
+    execute(notebooks, project_root() / "notebooks", {})
+    write_readme_table()
+    print(
+        f"\nreused:  {len(paths)} recorded runs in results/paper/runs\n"
+        f"checked: {sum(f.ok is True for f in findings)} of them, trained again for their first {rounds} rounds; "
+        f"{sum(f.ok is None for f in findings)} could not be\n"
+        f"data:    {', '.join(datasets) or 'none'}\n"
+        f"made:    {len(notebooks)} notebooks, results/paper/tables, figures, the README's table"
+    )
+
+
+def reproduce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
+    """Trains every run anew into `folder`, makes the same notebooks from that, and compares with what is shipped."""
+    _fetch()
+    print(plan_text(runs, folder))
+    train(runs, FOREVER, EnginePool(), folder)
+    _execute_on(folder, runs[0].profile)
+    print(_comparison(runs, folder))
+    print(f"\nmade: notebooks, tables and figures in {folder}")
+
+
+def smoke() -> None:
+    """Training, audit and every notebook on the synthetic set, in a temporary folder."""
+    labels = (*TABLE_1, *SYNERGY, *ABLATION)
+    runs = [profile_config("smoke", dataset="synthetic", case=1, **label_fields(label)) for label in labels]
+    runs += [profile_config("smoke", dataset="synthetic", case=case, entropy=True) for case in (2, 3)]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        train(runs, FOREVER, EnginePool(), folder)
+        check(record_paths("smoke", folder), records=len(runs), rounds=2)
+        _execute_on(folder, "smoke", datasets=["synthetic"], seeds=[0], rounds=2)
+        made = {kind: len(list(folder.rglob(f"*.{kind}"))) for kind in ("ipynb", "md", "pdf")}
+    print(f"smoke: {len(runs)} runs, {made['ipynb']} notebooks, {made['md']} tables, {made['pdf']} figures: all well")
+
+
+def check(paths: Sequence[Path], records: int, rounds: int) -> list[audit.Finding]:
+    """Audits a sample of records and prints the table; AuditFailed on a mismatch."""
+    findings = audit.audit(audit.sample(paths, records), rounds) if paths else []
+    print(audit.table(findings).to_string(index=False) if findings else "audit: there are no records yet")
+    if any(finding.ok is False for finding in findings):
+        raise AuditFailed("a recorded run does not come out again; see the table above")
+    return findings
+
+
+def plan_text(runs: Sequence[RunConfig], folder: Path) -> str:
+    """How much is to be trained, and how long the shipped records say that takes."""
+    todo = overview(runs, folder)
+    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
+    shipped = [
+        record.about["provenance"]["wall_seconds"] / record.config.rounds for record in Records.load().runs.values()
+    ]
+    pace = (
+        f"about {rounds * sum(shipped) / len(shipped) / 3600:.1f} h on the recorded machine"
+        if shipped
+        else "no estimate"
+    )
+    return f"{len(runs)} runs, {rounds:,} rounds to train: {pace}"
+
+
+def write_readme_table() -> None:
+    """Puts Table 1, paper and ours, between the README's markers."""
+    long = accuracy_table(Records.load(), "table1", DATASETS, TABLE_1)
+    table = markdown(side_by_side(long[long["measure"] == "last ten"]))
+    path = project_root() / "README.md"
+    before, start, rest = path.read_text().partition(README_START)
+    _, end, after = rest.partition(README_END)
+    if not (start and end):
+        raise ValueError(f"{path} has lost its markers {README_START} and {README_END}")
+    with atomic_write(path) as file:
+        file.write(f"{before}{start}\n{table}{end}{after}".encode())
+
+
+def _execute_on(folder: Path, profile: str, **parameters: object) -> None:
+    """The same notebooks on other records, everything they make in `folder`."""
+    places = {"results": str(folder), "tables": str(folder / "tables"), "figures": str(folder / "figures")}
+    execute(notebook_paths(), folder / "notebooks", {**places, "profile": profile, **parameters})
+
+
+def _fetch() -> list[str]:
+    """The data sets that are here or can be fetched; where one cannot be had the reproduction goes on without it."""
+    ready = []
+    for name in DATASETS:
+        try:
+            prepare(name)
+            ready.append(name)
+        except DataError as error:
+            print(f"without {name}: {error}")
+    return ready
+
+
+def _comparison(runs: Sequence[RunConfig], folder: Path) -> str:
+    """Fresh and shipped accuracy of each run that both have."""
+    shipped, fresh = Records.load().runs, Records.load(runs[0].profile, folder).runs
+    lines = []
+    for key in sorted(shipped.keys() & fresh.keys(), key=str):
+        rounds = min(shipped[key].config.rounds, fresh[key].config.rounds)
+        hashes = [record.rounds["weights"].iloc[rounds - 1] for record in (shipped[key], fresh[key])]
+        accuracies = [record.rounds["accuracy"].iloc[rounds - 1] for record in (shipped[key], fresh[key])]
+        verdict = "same" if hashes[0] == hashes[1] else "OTHER"
+        name = "/".join(map(str, key))
+        lines.append(f"{verdict:6}{name} after {rounds} rounds: {accuracies[1]:.2%}, shipped {accuracies[0]:.2%}")
+    return "\n".join([f"{len(fresh)} of {len(runs)} runs trained anew, {len(lines)} of them shipped as well", *lines])

@@ -1,0 +1,94 @@
+"""Several runs in lockstep: a round of each, their devices trained as one stack.
+
+One cohort does not fill a GPU, but the seeds of a method can share it. Records, checkpoints and locks are those of
+runner.py, a set for each run. How far a run's numbers are those it has alone is the engine's promise: the same bits
+on a CPU, the same up to the last bits on a GPU.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from tqdm.auto import tqdm
+
+from fedentropy_core.config import RunConfig
+from fedentropy_core.datasets import load_dataset
+from fedentropy_core.engines import Cohort, Engine, Work
+from fedentropy_core.federation import Diverged, Federation
+from fedentropy_core.records import RunFiles, RunRecord
+from fedentropy_core.runner import Journal, finished, is_late, progress_bar
+
+
+class StackingEngine(Engine, Protocol):
+    """An engine that trains the cohorts of several runs at once."""
+
+    def train_many(self, works: Sequence[Work]) -> list[Cohort]: ...
+
+
+def seed_stacks(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+    """The runs in groups that differ in nothing but the seed; groups stand in the order of their first run."""
+    stacks: dict[RunConfig, list[RunConfig]] = {}
+    for config in configs:
+        stacks.setdefault(replace(config, seed=0), []).append(config)
+    return list(stacks.values())
+
+
+def run_stacked(
+    configs: Sequence[RunConfig],
+    engine: StackingEngine,
+    results: Path | str | None = None,
+    progress: bool | tqdm = True,
+    deadline: float | None = None,
+) -> list[RunRecord]:
+    """Trains what is missing of runs on one data set with one local rule, and returns the records of all.
+
+    Each run goes on from its own checkpoint, whatever its round, and leaves the stack when it is done. `deadline` and
+    `progress` are as in `run`. A run that diverges leaves the stack too; its error is raised once the others are done.
+    """
+    _check(configs, engine)
+    everything = [RunFiles(config, results) for config in configs]
+    with ExitStack() as locks:
+        for files in everything:
+            locks.enter_context(files.locked())
+        missing = [files for files in everything if not files.csv.exists()]
+        if missing:
+            dataset = load_dataset(configs[0].dataset)
+            journals = [Journal(files, Federation(files.config, dataset, engine)) for files in missing]
+            _train(journals, engine, progress, deadline)
+        return [finished(files) for files in everything]
+
+
+def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
+    if not hasattr(engine, "train_many"):
+        raise ValueError(f"the {engine.name} engine does not stack runs; use the batched one")
+    if len({config.key for config in configs}) < len(configs):
+        raise ValueError("a run cannot be stacked with itself")
+    if len({(config.dataset, config.local_rule) for config in configs}) != 1:
+        raise ValueError("runs to be stacked must have one data set and one local rule (lr, momentum, batch_size, μ)")
+
+
+def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqdm, deadline: float | None) -> None:
+    running, diverged = list(journals), []
+    rounds, done = sum(journal.config.rounds for journal in journals), sum(len(journal.lines) for journal in journals)
+    with progress_bar(progress, f"{journals[0].title} and {len(journals) - 1} more", rounds, done) as bar:
+        while running:
+            cohorts = engine.train_many([journal.federation.begin_round() for journal in running])
+            late = is_late(deadline)
+            for journal, cohort in zip(tuple(running), cohorts, strict=True):
+                try:
+                    row = journal.federation.end_round(cohort)
+                except Diverged as error:
+                    diverged.append(f"{journal.title}: {error}")
+                    running.remove(journal)
+                    continue
+                journal.add(row, save=late, share=1 / len(cohorts))
+                bar.update()
+                if journal.complete:
+                    journal.write_record()
+                    running.remove(journal)
+            if late and running:
+                raise running[0].out_of_time()
+    if diverged:
+        raise Diverged("; ".join(diverged))

@@ -1,0 +1,55 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Test accuracy (Table 1 and Figure 2)
+#
+# Claimed: FedEntropy is more accurate than FedAvg, FedProx, SCAFFOLD and Moon in nearly every setting. The paper gives the
+# mean of the last ten of 1,000 rounds, mean ± standard deviation over three seeds. "(3)" is our number of seeds.
+
+# %%
+from fedentropy_core import plots, report
+from fedentropy_core.study import TABLE_1
+
+# %% tags=["parameters"]
+results = None  # folder of records; None: the repository's own
+profile = "paper"
+datasets = ["cifar10", "cifar100", "cinic10"]
+tables = None  # where tables go; None: results/paper/tables
+figures = None  # where figures go; None: figures
+
+# %%
+records = report.Records.load(profile, results)
+long = report.accuracy_table(records, "table1", datasets, TABLE_1)
+table = report.side_by_side(long[long["measure"] == "last ten"])
+report.write_table("table1_accuracy", long, table, tables)
+table
+
+# %%
+print(report.missing_runs(long))
+
+# %% [markdown]
+# In case 1 accuracy swings by several points from round to round, so ten rounds are a noisy measure. The same runs by the
+# mean of their last hundred rounds:
+
+# %%
+report.side_by_side(long[long["measure"] == "last hundred"].assign(paper_mean=None))
+
+# %% [markdown]
+# ## Figure 2
+# Each curve is the mean over seeds of a 20-round moving average; the band is one standard deviation over seeds.
+
+# %%
+figure = plots.convergence(records, datasets, TABLE_1)
+plots.save(figure, "figure2_convergence", figures)

@@ -1,0 +1,53 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Settings (Tables 4 and 5)
+#
+# The data sets and the network, computed from the loaded data and the built network. A data set that is not on this
+# machine is described by what its loader demands of it.
+
+# %%
+from fedentropy_core import report, settings
+
+# %% tags=["parameters"]
+results = None  # folder of records; None: the repository's own
+profile = "paper"
+datasets = ["cifar10", "cifar100", "cinic10"]
+tables = None  # where tables go; None: results/paper/tables
+figures = None  # where figures go; None: figures
+
+# %% [markdown]
+# ## Table 4: data sets
+
+# %%
+table4 = settings.dataset_table()
+report.write_table("table4_datasets", table4, table4, tables)
+table4
+
+# %% [markdown]
+# ## Table 5: the CNN
+# Two 5×5 convolutions without padding, each followed by ReLU and 2×2 max pooling, and three fully connected layers.
+
+# %%
+table5 = settings.network_table(classes=10)
+report.write_table("table5_network", table5, table5, tables)
+table5
+
+# %% [markdown]
+# ## Hyperparameters
+# The defaults of `RunConfig`, which are the paper's.
+
+# %%
+settings.hyperparameter_table()

@@ -1,0 +1,95 @@
+"""The audit passes what was trained and catches what was edited or forged."""
+
+import json
+
+import pytest
+
+from fedentropy_core import audit, load_dataset, run
+from fedentropy_core.cli import main
+from fedentropy_core.config import profile_config
+from fedentropy_core.datasets import DatasetMissing
+from fedentropy_core.engines import make_engine
+from fedentropy_core.records import RunFiles, first_digest, next_digest, record_paths
+
+CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    engine = make_engine("reference", load_dataset("synthetic"))
+    for config in CONFIGS:
+        run(config, engine, progress=False, results=tmp_path)
+    return tmp_path
+
+
+def findings(folder, rounds=2):
+    return audit.audit(record_paths("smoke", folder), rounds, progress=False)
+
+
+def rewrite(files, old, new, forge):
+    """Changes a record; a forger also computes all digests again."""
+    header, *lines = files.csv.read_text().replace(old, new).splitlines()
+    if forge:
+        digest = first_digest(files.config, json.loads(files.json.read_text())["data_fingerprint"])
+        bodies = [line.rpartition(",")[0] for line in lines]
+        lines = []
+        for body in bodies:
+            digest = next_digest(digest, body)
+            lines.append(f"{body},{digest}")
+    files.csv.write_text("\n".join([header, *lines]) + "\n")
+
+
+def accuracy(files, number):
+    return files.csv.read_text().splitlines()[number].split(",")[1]
+
+
+def test_honest_records_pass(folder):
+    assert [(f.ok, f.how, f.rounds) for f in findings(folder)] == [(True, "exact", 2)] * 2
+
+
+def test_an_edited_record_is_caught(folder):
+    files = RunFiles(CONFIGS[0], folder)
+    rewrite(files, f"\n5,{accuracy(files, 5)}", "\n5,0.99", forge=False)
+    bad, good = findings(folder)
+    assert (bad.ok, good.ok) == (False, True)
+    assert "round 5" in bad.note
+
+
+def test_a_forged_record_is_caught_by_training(folder):
+    files = RunFiles(CONFIGS[0], folder)
+    rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forge=True)
+    assert findings(folder, rounds=1)[0].ok
+    assert findings(folder, rounds=2)[0].note == "round 2 comes out otherwise"
+
+
+def test_tolerance_where_bits_cannot_be_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(audit, "cpu_model", lambda: "another CPU")
+    assert [(f.ok, f.how) for f in findings(folder)] == [(True, "tolerance")] * 2
+    files = RunFiles(CONFIGS[0], folder)
+    rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forge=True)
+    assert "accuracy" in findings(folder)[0].note
+
+
+def test_the_command_fails_on_a_mismatch(folder, capsys):
+    command = ["audit", "--profile", "smoke", "--results", str(folder), "--audit-rounds", "1"]
+    main(command)
+    assert "MISMATCH" not in capsys.readouterr().out
+    files = RunFiles(CONFIGS[1], folder)
+    rewrite(files, f"\n1,{accuracy(files, 1)}", "\n1,0.99", forge=True)
+    with pytest.raises(SystemExit) as stopped:
+        main(command)
+    assert "does not come out again" in str(stopped.value)
+    assert "MISMATCH" in capsys.readouterr().out
+
+
+def test_a_missing_data_set_is_said(folder, monkeypatch):
+    def missing(name):
+        raise DatasetMissing(name)
+
+    monkeypatch.setattr(audit, "load_dataset", missing)
+    assert [(f.ok, f.note) for f in findings(folder)] == [(None, "the data set is not here")] * 2
+
+
+def test_samples_are_spread():
+    assert audit.sample(list(range(101)), 3) == [0, 50, 100]
+    assert audit.sample(list(range(4)), 10) == [0, 1, 2, 3]

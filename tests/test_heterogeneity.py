@@ -1,0 +1,34 @@
+"""Figure 5's counts and the heterogeneity index, against values worked out by hand."""
+
+import pytest
+
+from fedentropy_core import heterogeneity, settings
+from fedentropy_core.model import parameter_count
+
+
+def test_counts_cover_the_data():
+    counts = heterogeneity.label_counts(seed=0)
+    assert len(counts) == 9
+    assert counts["cifar10", 1].sum() == 50_000
+    assert counts["cifar100", 2].shape == (100, 20)
+    assert (counts["cinic10", 2].sum(axis=1) == 900).all()
+
+
+def test_index_of_cases_1_and_2():
+    """One of C labels: 1 − 1/C. Two of C labels half and half: 1 − 2/C."""
+    table = heterogeneity.index_table(seeds=(0,)).set_index(["dataset", "case"])["distance"]
+    assert table["cifar10", 1] == pytest.approx(0.9)
+    assert table["cifar10", 2] == pytest.approx(0.8)
+    assert table["cifar100", 1] == pytest.approx(0.95)
+    assert table["cifar100", 2] == pytest.approx(0.9)
+    for dataset in ("cifar10", "cifar100", "cinic10"):
+        assert table[dataset, 1] > table[dataset, 2] > table[dataset, 3]
+
+
+def test_tables_4_and_5():
+    data = settings.dataset_table().set_index("data")
+    assert data.loc["CINIC-10"].tolist() == ["3×32×32", 10, 90_000, 90_000]
+    assert data.loc["CIFAR-100", "classes"] == 20
+    network = settings.network_table(10)
+    assert network["parameters"].iloc[-1] == parameter_count(10) == network["parameters"].iloc[:-1].sum()
+    assert network["units"].tolist()[:5] == [6, 16, 120, 84, 10]

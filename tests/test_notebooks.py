@@ -1,0 +1,51 @@
+"""Every notebook is paired with its script; figures and stored notebooks hold nothing that changes from run to run."""
+
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from matplotlib import pyplot as plt
+
+from fedentropy_core import plots
+from fedentropy_core.notebooks import cleaned, notebook_paths
+from fedentropy_core.report import Records
+
+NOTEBOOKS = notebook_paths()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_and_script_are_the_same(path):
+    def cells(notebook):
+        return [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in notebook.cells]
+
+    assert cells(nbformat.read(path, as_version=4)) == cells(jupytext.read(path.with_suffix(".py")))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_notebooks_are_clean(path):
+    notebook = nbformat.read(path, as_version=4)
+    assert cleaned(notebook) == nbformat.read(path, as_version=4)
+    text = path.read_text()
+    assert not re.search(r"/(home|root|tmp|Users)/", text)
+    assert "Traceback" not in text
+
+
+def test_reading_order_has_no_gap():
+    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02}" for number in range(1, len(NOTEBOOKS) + 1)]
+
+
+def test_the_same_figure_is_the_same_file(tmp_path):
+    for name in ("a", "b"):
+        figure = plots.convergence(Records({}), ["cifar10"], ["fedavg", "fedavg+entropy"], cases=[1])
+        plots.save(figure, name, tmp_path)
+        plt.close(figure)
+    for kind in ("pdf", "png"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    assert {path.suffix for path in Path(tmp_path).iterdir()} == {".pdf", ".png"}
+
+
+def test_colours_are_distinct():
+    assert len(set(plots.COLOURS.values())) == len(plots.COLOURS)
+    assert set(plots.COLOURS) >= set(plots.NAMES)

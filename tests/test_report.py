@@ -1,0 +1,96 @@
+"""Tables beside the paper's numbers, from records with known accuracies."""
+
+import pandas as pd
+import pytest
+from conftest import write_record
+
+from fedentropy_core import report
+from fedentropy_core.report import Records
+
+ROUNDS = 1000
+
+
+def record(folder, accuracy, label="fedavg", dataset="cifar10", case=1, seed=0, until=1):
+    """A paper-profile record that has `accuracy` from round `until` on, and 0 before."""
+    accuracies = [0.0] * (until - 1) + [accuracy] * (ROUNDS - until + 1)
+    fields = {"method": label.split("+")[0], "entropy": "+" in label}
+    write_record(folder, accuracies, dataset=dataset, case=case, seed=seed, **fields)
+
+
+def cell(table, method="FedAvg", row=1):
+    return table[method].iloc[row]
+
+
+def test_mean_and_spread_over_seeds(tmp_path):
+    for seed, accuracy in enumerate((0.26, 0.28, 0.30)):
+        record(tmp_path, accuracy, seed=seed)
+    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
+    shown = report.side_by_side(long[long["measure"] == "last ten"])
+    assert shown[""].tolist() == ["paper", "ours"]
+    assert cell(shown, row=0) == "27.08 ± 0.79"
+    assert cell(shown) == "28.00 ± 2.00 (3)"
+    assert cell(shown, "Moon", 0) == "22.10 ± 1.30"
+    assert cell(shown, "Moon") == "—"
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    record(tmp_path, 0.26)
+    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
+    assert cell(report.side_by_side(long[long["measure"] == "last ten"])) == "26.00 (1)"
+
+
+def test_a_run_that_never_reaches_the_target_is_counted(tmp_path):
+    record(tmp_path, 0.35, seed=0, until=100)
+    record(tmp_path, 0.35, seed=1, until=200)
+    record(tmp_path, 0.29, seed=2)
+    record(tmp_path, 0.29, label="fedprox")
+    rounds = report.rounds_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg", "fedprox"])
+    shown = report.side_by_side(rounds)
+    assert cell(shown) == "150.00 ± 70.71 (2 of 3)"
+    assert cell(shown, "FedProx") == "not reached (0 of 1)"
+    assert cell(shown, row=0) == "591.33 ± 25.32"
+
+
+def test_megabytes_until_the_target(tmp_path):
+    """The made-up records upload 100 bytes a round."""
+    record(tmp_path, 0.35, until=500)
+    table = report.megabytes_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg"])
+    assert table["mean"].iloc[0] == pytest.approx(500 * 100 / 1e6)
+
+
+def test_gains_are_paired_by_seed(tmp_path):
+    for seed, (plain, better) in enumerate([(0.2, 0.3), (0.4, 0.44)]):
+        record(tmp_path, plain, seed=seed)
+        record(tmp_path, better, label="fedavg+entropy", seed=seed)
+    record(tmp_path, 0.9, label="fedavg+entropy", seed=2)
+    gains = report.gains_table(Records.load(results=tmp_path), ["cifar10"], [1])
+    assert report.gains_shown(gains)["FedAvg"].iloc[0] == "+7.00 ± 4.24 (2)"
+    assert report.gains_shown(gains)["Moon"].iloc[0] == "—"
+
+
+def test_missing_runs_come_with_their_command(tmp_path):
+    for seed in range(3):
+        record(tmp_path, 0.3, seed=seed)
+    record(tmp_path, 0.3, label="moon", seed=0)
+    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
+    text = report.missing_runs(long)
+    assert text.startswith("2 runs are missing")
+    assert 'make train DATASETS=cifar10 CASES="1" METHODS="moon"' in text
+    assert report.missing_runs(long[long["method"] == "fedavg"]) == ""
+
+
+def test_every_number_of_the_paper_is_found():
+    frame = report.reported()
+    assert frame[["dataset", "method", "mean", "std"]].notna().all().all()
+    assert report.papers_number("table1", "cifar100", 2, "moon") == (27.11, 0.58)
+    assert report.papers_number("table2", "cifar10", 1, "moon") == (853.67, 67.83)
+    assert report.papers_number("table3", "cifar10", 1, "fedavg+entropy") == (40.74, 0.88)
+    assert report.papers_number("table3", "cifar10", 1, "moon+entropy") == (35.97, 2.78)
+    assert report.papers_number("table1", "cifar10", 1, "moon+entropy") is None
+
+
+def test_tables_are_written_as_csv_and_markdown(tmp_path):
+    shown = pd.DataFrame({"a": ["x", "y"], "b": ["1 ± 2", "—"]})
+    report.write_table("t", pd.DataFrame({"mean": [1 / 3]}), shown, tmp_path)
+    assert (tmp_path / "t.csv").read_text() == "mean\n0.333333\n"
+    assert (tmp_path / "t.md").read_text() == "| a | b |\n| --- | --- |\n| x | 1 ± 2 |\n| y | — |\n"

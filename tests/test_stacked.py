@@ -1,0 +1,168 @@
+"""Stacked runs: the records that the same runs leave alone, whatever happens to the stack."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from conftest import random_dataset
+
+from fedentropy_core import load_dataset, run
+from fedentropy_core.config import profile_config
+from fedentropy_core.engines.batched import BatchedEngine
+from fedentropy_core.engines.reference import ReferenceEngine
+from fedentropy_core.federation import Diverged, Federation
+from fedentropy_core.records import RecordLocked, RunFiles
+from fedentropy_core.runner import OutOfTime
+from fedentropy_core.stacked import run_stacked, seed_stacks
+from fedentropy_core.study import study_runs
+
+
+def seeds(count=3, **fields):
+    settings = {"dataset": "synthetic", "case": 3, "rounds": 4, "devices": 8, "fraction": 0.4, "epochs": 1}
+    return [profile_config("smoke", **settings | {"seed": seed} | fields) for seed in range(count)]
+
+
+def contents(config, folder):
+    """What two equal runs have in common: the CSV, and the JSON but for its provenance."""
+    files = RunFiles(config, folder)
+    return files.csv.read_bytes(), files.json.read_text().partition('"provenance"')[0]
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """Small, for on a CPU this engine is slow."""
+    return random_dataset(train=300, test=40)
+
+
+@pytest.fixture(autouse=True)
+def _small_data(dataset, monkeypatch):
+    for module in ("runner", "stacked"):
+        monkeypatch.setattr(f"fedentropy_core.{module}.load_dataset", lambda name: dataset)
+
+
+@pytest.fixture(scope="module")
+def engine(dataset):
+    return BatchedEngine(dataset, "cpu")
+
+
+@pytest.fixture(scope="module")
+def alone(engine, tmp_path_factory):
+    """The contents of a run that had the engine to itself."""
+    folder = tmp_path_factory.mktemp("alone")
+
+    def contents_of(config):
+        run(config, engine, progress=False, results=folder)
+        return contents(config, folder)
+
+    return contents_of
+
+
+def assert_as_alone(configs, folder, alone):
+    for config in configs:
+        assert contents(config, folder) == alone(config)
+        assert not RunFiles(config, folder).checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"entropy": True}, {"method": "fedprox"}, {"method": "scaffold", "entropy": True}, {"method": "moon"}],
+    ids=["fedavg+entropy", "fedprox", "scaffold+entropy", "moon"],
+)
+def test_stacked_records_are_those_of_runs_alone(fields, tmp_path, engine, alone):
+    configs = seeds(**fields)
+    records = run_stacked(configs, engine, tmp_path, progress=False)
+    assert [record.config for record in records] == configs
+    assert_as_alone(configs, tmp_path, alone)
+
+
+@pytest.mark.slow
+def test_the_smoke_profile(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    engine = BatchedEngine(load_dataset("synthetic"), "cpu")
+    configs = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in (0, 1)]
+    run_stacked(configs, engine, tmp_path / "stacked", progress=False)
+    for config in configs:
+        run(config, engine, progress=False, results=tmp_path / "alone")
+        assert contents(config, tmp_path / "stacked") == contents(config, tmp_path / "alone")
+
+
+def test_runs_with_one_rule_may_differ_otherwise(tmp_path, engine, alone):
+    """One leaves the stack early; FedAvg and FedEntropy have the same local rule."""
+    configs = [*seeds(1, rounds=2), *seeds(1, entropy=True, case=2), *seeds(1, epochs=2, fraction=0.2, rounds=3)]
+    run_stacked(configs, engine, tmp_path, progress=False)
+    assert_as_alone(configs, tmp_path, alone)
+
+
+def test_each_run_resumes_from_its_own_checkpoint(tmp_path, engine, alone, monkeypatch):
+    configs = seeds(entropy=True)
+    with pytest.raises(OutOfTime, match="stopped after round 1 of 4"):
+        run(configs[1], engine, progress=False, results=tmp_path, deadline=time.monotonic())
+    with pytest.raises(OutOfTime, match="seed 0: stopped after round 1 of 4"):
+        run_stacked(configs, engine, tmp_path, progress=False, deadline=time.monotonic())
+    begin, begun = Federation.begin_round, []
+    monkeypatch.setattr(
+        Federation, "begin_round", lambda self: begun.append((self.config.seed, self.round + 1)) or begin(self)
+    )
+    run_stacked(configs, engine, tmp_path, progress=False)
+    assert begun == [(0, 2), (1, 3), (2, 2), (0, 3), (1, 4), (2, 3), (0, 4), (2, 4)]
+    assert_as_alone(configs, tmp_path, alone)
+
+
+def test_finished_runs_are_not_trained_again(tmp_path, engine, alone, monkeypatch):
+    configs = seeds(2)
+    run(configs[0], engine, progress=False, results=tmp_path)
+    before = RunFiles(configs[0], tmp_path).csv.stat().st_mtime_ns
+    assert len(run_stacked(configs, engine, tmp_path, progress=False)) == 2
+    assert RunFiles(configs[0], tmp_path).csv.stat().st_mtime_ns == before
+    assert_as_alone(configs, tmp_path, alone)
+    monkeypatch.setattr(engine, "train_many", None)
+    assert len(run_stacked(configs, engine, tmp_path)) == 2
+
+
+def test_a_locked_run_stops_the_stack_before_it_starts(tmp_path, engine):
+    configs = seeds(2)
+    with RunFiles(configs[1], tmp_path).locked(), pytest.raises(RecordLocked):
+        run_stacked(configs, engine, tmp_path, progress=False)
+    assert not RunFiles(configs[0], tmp_path).lock.exists()
+    assert not RunFiles(configs[0], tmp_path).csv.exists()
+
+
+def test_a_run_that_diverges_leaves_the_others(tmp_path, engine, alone, monkeypatch):
+    configs = seeds(2)
+    end_round = Federation.end_round
+
+    def end_or_diverge(self, cohort):
+        if self.config.seed == 1 and self.round == 2:
+            raise Diverged("round 2: a local model is not finite")
+        return end_round(self, cohort)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "end_round", end_or_diverge)
+        with pytest.raises(Diverged, match="seed 1: round 2"):
+            run_stacked(configs, engine, tmp_path, progress=False)
+    assert_as_alone(configs[:1], tmp_path, alone)
+    assert not RunFiles(configs[1], tmp_path).csv.exists()
+
+
+def test_the_time_is_shared_between_the_runs(tmp_path, engine):
+    started = time.monotonic()
+    records = run_stacked(seeds(rounds=2), engine, tmp_path, progress=False)
+    passed = time.monotonic() - started
+    assert sum(record.about["provenance"]["wall_seconds"] for record in records) < passed + 0.2
+
+
+def test_bad_stacks_are_named(tmp_path, engine):
+    first, second = seeds(2)
+    with pytest.raises(ValueError, match="one local rule"):
+        run_stacked([first, replace(second, lr=0.1)], engine, tmp_path)
+    with pytest.raises(ValueError, match="with itself"):
+        run_stacked([first, first], engine, tmp_path)
+    with pytest.raises(ValueError, match="reference engine does not stack"):
+        run_stacked([first, second], ReferenceEngine(load_dataset("synthetic")), tmp_path)
+
+
+def test_seeds_make_stacks():
+    stacks = seed_stacks(study_runs())
+    assert all([config.seed for config in stack] == [0, 1, 2] for stack in stacks)
+    assert sum(map(len, stacks)) == len(study_runs())
+    assert stacks[0][0] == study_runs()[0]
