@@ -18,7 +18,7 @@ from fedentropy_core.notebooks import NotebookError
 from fedentropy_core.partition import CASES
 from fedentropy_core.paths import results_root
 from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
-from fedentropy_core.reproduce import AuditFailed, check, reproduce, reproduce_fresh, smoke
+from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.runner import run
 from fedentropy_core.study import Choice, EnginePool, overview, study_runs, train
 
@@ -144,16 +144,27 @@ def _add_train(commands) -> None:
     )
     _add_choice(parser)
     parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
-    parser.add_argument("--engine", default="auto", choices=ENGINES)
-    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
-    parser.add_argument("--stack-seeds", action="store_true", help="seeds of a method side by side (batched engine)")
+    _add_training(parser)
     parser.set_defaults(act=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     os.nice(10)
-    engines = EnginePool(options.engine, options.device)
-    train(_chosen_runs(options), options.time, engines, options.results, stack_seeds=options.stack_seeds)
+    _train_runs(_chosen_runs(options), options, options.results, options.time)
+
+
+def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Path | None, seconds: float) -> None:
+    """On this machine, or with --ray on a cluster."""
+    if options.ray:
+        try:
+            from fedentropy_core.cluster import Share, train_on_cluster
+        except ModuleNotFoundError:
+            raise ValueError("Ray is not installed; `make flower` installs it") from None
+        share = Share(options.cpus, options.gpus, options.engine)
+        train_on_cluster(runs, options.ray, share, results, seconds)
+    else:
+        engines = EnginePool(options.engine, options.device)
+        train(runs, seconds, engines, results, stack_seeds=options.stack_seeds)
 
 
 def _add_audit(commands) -> None:
@@ -178,6 +189,7 @@ def _add_reproduce(commands) -> None:
     )
     _add_audit_size(parser)
     _add_choice(parser)
+    _add_training(parser)
     parser.add_argument("--fresh", action="store_true", help="train anew instead of using the records")
     parser.add_argument("--fresh-rounds", type=int, metavar="T", help="rounds of a fresh run (default: the paper's)")
     parser.set_defaults(act=_reproduce)
@@ -187,7 +199,10 @@ def _reproduce(options: argparse.Namespace) -> None:
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
         runs = [replace(config, **rounds) for config in _chosen_runs(options)]
-        reproduce_fresh(runs, options.results or results_root() / "fresh")
+        folder = options.results or results_root() / "fresh"
+        announce_fresh(runs, folder)
+        _train_runs(runs, options, folder, float("inf"))
+        finish_fresh(runs, folder)
     else:
         reproduce(options.records, options.rounds)
 
@@ -201,6 +216,15 @@ def _add_bench(commands) -> None:
     parser = commands.add_parser("bench", help="time the engines side by side on this machine")
     bench.add_arguments(parser)
     parser.set_defaults(act=bench.main)
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", default="auto", choices=ENGINES)
+    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
+    parser.add_argument("--stack-seeds", action="store_true", help="seeds of a method side by side (batched engine)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster; auto: the one of this machine")
+    parser.add_argument("--cpus", type=int, default=1, help="of a run on the cluster (default: 1)")
+    parser.add_argument("--gpus", type=float, default=0.0, help="of a run on the cluster (default: 0)")
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:

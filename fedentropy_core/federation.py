@@ -86,12 +86,7 @@ class Federation:
         self.method.state = method
 
     def _device_work(self, device: int) -> DeviceWork:
-        images = self.parts[device]
-        rng = generator(self.config.seed, "batches", self.round, device)
-        order = np.stack([rng.permutation(len(images)) for _ in range(self.config.epochs)])
-        mirrored = self.config.augment == "mirror"
-        mirror = rng.random(order.shape, dtype=np.float32) < 0.5 if mirrored else np.zeros(order.shape, dtype=bool)
-        return DeviceWork(images, order, mirror, **self.method.terms(device))
+        return device_work(self.config, self.parts[device], self.round, device, **self.method.terms(device))
 
     def _judge(self, soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
         if self.config.entropy:
@@ -104,3 +99,14 @@ class Federation:
     def _soft_label_bytes(self) -> int:
         """Four bytes a class and eight for the number of images; only FedEntropy sends soft labels."""
         return 4 * len(self.dataset.classes) + 8 if self.config.entropy else 0
+
+
+def device_work(
+    config: RunConfig, images: np.ndarray, round: int, device: int, **terms: np.ndarray | None
+) -> DeviceWork:
+    """What a device draws for a round: its batch order and mirror flags, from its own generator."""
+    rng = generator(config.seed, "batches", round, device)
+    order = np.stack([rng.permutation(len(images)) for _ in range(config.epochs)])
+    mirrored = config.augment == "mirror"
+    mirror = rng.random(order.shape, dtype=np.float32) < 0.5 if mirrored else np.zeros(order.shape, dtype=bool)
+    return DeviceWork(images, order, mirror, **terms)

@@ -45,6 +45,13 @@ def aggregate(models: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return total.astype(models.dtype)
 
 
+def control_change(
+    global_weights: np.ndarray, local_weights: np.ndarray, control: np.ndarray, steps: int, lr: float
+) -> np.ndarray:
+    """SCAFFOLD's c_k⁺ − c_k = (w_g − w_k)/(K·lr) − c, with K the device's local steps."""
+    return (global_weights - local_weights) * np.float32(1 / (steps * lr)) - control
+
+
 class FedAvg:
     """McMahan et al. 2017. FedProx (Li et al. 2020) is the same but for the engine's proximal term."""
 
@@ -84,9 +91,8 @@ class Scaffold:
         before = control.copy()
         for position in outcome.kept:
             device = outcome.chosen[position]
-            drift = outcome.global_weights - outcome.cohort.weights[position]
-            scale = np.float32(1 / (outcome.cohort.steps[position] * outcome.lr))
-            change = drift * scale - before
+            local, steps = outcome.cohort.weights[position], outcome.cohort.steps[position]
+            change = control_change(outcome.global_weights, local, before, steps, outcome.lr)
             device_controls[device] += change
             control += change / np.float32(len(device_controls))
 

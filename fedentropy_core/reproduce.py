@@ -11,7 +11,7 @@ from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root
 from fedentropy_core.records import record_paths
 from fedentropy_core.report import Records, accuracy_table, markdown, side_by_side
-from fedentropy_core.study import ABLATION, SYNERGY, TABLE_1, EnginePool, label_fields, overview, train
+from fedentropy_core.study import ABLATION, SYNERGY, TABLE_1, EnginePool, label_fields, overview, study_runs, train
 
 DATASETS = ("cifar10", "cifar100", "cinic10")
 README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
@@ -39,11 +39,21 @@ def reproduce(records: int, rounds: int) -> None:
     )
 
 
-def reproduce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
-    """Trains every run anew into `folder`, makes the same notebooks from that, and compares with what is shipped."""
+def announce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
+    """Before training anew: the data, how much is to be trained, and how long the shipped records say that takes."""
     _fetch()
-    print(plan_text(runs, folder))
-    train(runs, FOREVER, EnginePool(), folder)
+    todo = overview(runs, folder)
+    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
+    shipped = overview(study_runs())
+    pace = shipped["seconds"].sum() / shipped.loc[shipped["state"] == "recorded", "rounds"].sum()
+    estimate = (
+        f"about {rounds * pace / 3600:.1f} h at the pace of the shipped records" if pace > 0 else "no estimate yet"
+    )
+    print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {estimate}")
+
+
+def finish_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
+    """After training anew: the same notebooks from these records, and how they compare with what is shipped."""
     _execute_on(folder, runs[0].profile)
     print(_comparison(runs, folder))
     print(f"\nmade: notebooks, tables and figures in {folder}")
@@ -70,21 +80,6 @@ def check(paths: Sequence[Path], records: int, rounds: int) -> list[audit.Findin
     if any(finding.ok is False for finding in findings):
         raise AuditFailed("a recorded run does not come out again; see the table above")
     return findings
-
-
-def plan_text(runs: Sequence[RunConfig], folder: Path) -> str:
-    """How much is to be trained, and how long the shipped records say that takes."""
-    todo = overview(runs, folder)
-    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
-    shipped = [
-        record.about["provenance"]["wall_seconds"] / record.config.rounds for record in Records.load().runs.values()
-    ]
-    pace = (
-        f"about {rounds * sum(shipped) / len(shipped) / 3600:.1f} h on the recorded machine"
-        if shipped
-        else "no estimate"
-    )
-    return f"{len(runs)} runs, {rounds:,} rounds to train: {pace}"
 
 
 def write_readme_table() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import load_dataset
+from fedentropy_core.datasets import Dataset, load_dataset
 from fedentropy_core.engines import Engine, make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.provenance import provenance
@@ -37,13 +37,14 @@ def run(
     progress: bool | tqdm = True,
     results: Path | str | None = None,
     deadline: float | None = None,
+    dataset: Dataset | None = None,
 ) -> RunRecord:
     """Trains, or loads what was trained before, and returns the record.
 
     A finished record is returned as it is; an interrupted run goes on from its checkpoint, and its record is byte
     for byte that of an undisturbed run. `resume=False` starts from round 0, and refuses to replace a finished
     record. `deadline` (time.monotonic()) saves a checkpoint and raises OutOfTime. `progress` may be a bar that
-    counts the rounds of several runs.
+    counts the rounds of several runs; `dataset` is for who has it in memory already.
     """
     files = RunFiles(config, results)
     with files.locked():
@@ -51,7 +52,7 @@ def run(
             if resume:
                 return finished(files)
             raise RecordError(f"{files.csv} exists: delete it, or choose another results folder")
-        dataset = load_dataset(config.dataset)
+        dataset = dataset or load_dataset(config.dataset)
         worker = make_engine(engine, dataset) if isinstance(engine, str) else engine
         _train(Journal(files, Federation(config, dataset, worker), resume), progress, deadline)
         return load_record(files.csv)

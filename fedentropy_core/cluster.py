@@ -1,0 +1,179 @@
+"""Sweeps on a Ray cluster: many runs at once, each in slices, everything that matters on the head.
+
+A slice is a task: it takes a run's checkpoint, trains for a while on whatever worker is free, and brings the new
+checkpoint or the finished record back to the head, which stores it and submits the next slice. A worker that dies
+costs one slice: the head submits it again from the checkpoint it has.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+from tqdm.auto import tqdm
+
+from fedentropy_core.config import RunConfig
+from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
+from fedentropy_core.engines import make_engine
+from fedentropy_core.paths import atomic_write
+from fedentropy_core.records import RecordLocked, RunFiles, load_record
+from fedentropy_core.runner import OutOfTime, run
+
+SLICE_SECONDS = 60.0
+MOST_LOSSES = 20  # of one run; a run that kills every worker must not go round for ever
+
+
+class TooManyLosses(Exception):
+    """A run lost its worker again and again."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a run asks of the cluster; its threads are its CPUs."""
+
+    cpus: int = 1
+    gpus: float = 0.0
+    engine: str = "auto"
+
+
+def train_slice(config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float):
+    """On a worker: goes on from `files` for some seconds; the files after that, by suffix, and the rounds done."""
+    device = "cuda" if share.gpus else "cpu"
+    with tempfile.TemporaryDirectory() as folder:
+        here = RunFiles(config, folder)
+        here.folder.mkdir(parents=True)
+        for suffix, content in files.items():
+            here.csv.with_suffix(suffix).write_bytes(content)
+        engine = make_engine(share.engine, dataset, share.cpus, device)
+        with suppress(OutOfTime):
+            run(config, engine, progress=False, results=folder, deadline=time.monotonic() + seconds, dataset=dataset)
+        made = {path.suffix: path.read_bytes() for path in here.folder.iterdir() if path.suffix != ".lock"}
+        return made, _rounds_done(here)
+
+
+def train_on_cluster(
+    runs: Sequence[RunConfig],
+    address: str,
+    share: Share,
+    results: Path | None = None,
+    seconds: float = float("inf"),
+    progress: bool = True,
+    slice_seconds: float = SLICE_SECONDS,
+) -> None:
+    """Trains what is missing on the cluster at `address` ("auto": the one this machine belongs to)."""
+    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+    with ExitStack() as locks:
+        missing = _claim(runs, results, locks)
+        Sweep(missing, share, results, slice_seconds, progress).until(time.monotonic() + seconds)
+
+
+class Sweep:
+    """The head's view: which slice of which run is where."""
+
+    def __init__(self, missing: Sequence[RunConfig], share: Share, results, slice_seconds: float, progress: bool):
+        self.share, self.results, self.slice_seconds = share, results, slice_seconds
+        # Retries are ours: Ray would start from the old checkpoint without telling the display.
+        self.task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(train_slice)
+        self.datasets: dict[str, ray.ObjectRef] = {}
+        self.waiting, self.flying = list(missing), {}
+        self.losses: dict[str, int] = {}
+        self.done = {config.key: _rounds_done(RunFiles(config, results)) for config in missing}
+        total = sum(config.rounds for config in missing)
+        self.bar = tqdm(
+            total=total, initial=sum(self.done.values()), unit="round", desc="cluster", disable=not progress
+        )
+
+    def until(self, deadline: float) -> None:
+        """Keeps as many slices flying as the cluster has room for; stops submitting at the deadline."""
+        with self.bar:
+            while self.waiting or self.flying:
+                while self.waiting and len(self.flying) < self._room() and time.monotonic() < deadline:
+                    self._submit(self.waiting.pop(0))
+                if not self.flying and time.monotonic() >= deadline:
+                    self.bar.write("time is up; the same command goes on from the checkpoints")
+                    return
+                ready, _ = ray.wait(list(self.flying), timeout=1.0)
+                for reference in ready:
+                    self._land(self.flying.pop(reference), reference)
+                self.bar.set_postfix_str(f"{len(self.flying)} runs under way, {len(self.waiting)} waiting")
+
+    def _submit(self, config: RunConfig) -> None:
+        try:
+            if config.dataset not in self.datasets:
+                self.datasets[config.dataset] = ray.put(load_dataset(config.dataset))
+        except DatasetMissing as error:
+            self.bar.write(f"skipped: {error}")
+            self.bar.total -= config.rounds
+            return
+        files = RunFiles(config, self.results)
+        stored = {".ckpt": files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
+        reference = self.task.remote(config, self.datasets[config.dataset], stored, self.share, self.slice_seconds)
+        self.flying[reference] = config
+
+    def _land(self, config: RunConfig, reference: ray.ObjectRef) -> None:
+        try:
+            made, rounds = ray.get(reference)
+        except (
+            ray.exceptions.WorkerCrashedError,
+            ray.exceptions.NodeDiedError,
+            ray.exceptions.ObjectLostError,
+        ) as error:
+            self._lost(config, error)
+            return
+        files = RunFiles(config, self.results)
+        _store(files, made)
+        self.bar.update(rounds - self.done[config.key])
+        self.done[config.key] = rounds
+        if files.csv.exists():
+            record = load_record(files.csv)
+            self.bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
+        else:
+            self.waiting.insert(0, config)
+
+    def _lost(self, config: RunConfig, error: Exception) -> None:
+        count = self.losses[config.key] = self.losses.get(config.key, 0) + 1
+        name = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
+        if count > MOST_LOSSES:
+            raise TooManyLosses(f"{name} lost its worker {count} times ({type(error).__name__})")
+        self.bar.write(f"{name}: worker lost, goes on elsewhere from round {self.done[config.key]}")
+        self.waiting.insert(0, config)
+
+    def _room(self) -> int:
+        """How many slices fit on the cluster as it is now."""
+        cluster = ray.cluster_resources()
+        by_cpu = cluster.get("CPU", 0) // self.share.cpus
+        by_gpu = cluster.get("GPU", 0) // self.share.gpus if self.share.gpus else by_cpu
+        return int(max(1, min(by_cpu, by_gpu)))
+
+
+def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) -> list[RunConfig]:
+    """The runs without a record that no other process works on, locked."""
+    missing = []
+    for config in runs:
+        files = RunFiles(config, results)
+        if not files.csv.exists():
+            try:
+                locks.enter_context(files.locked())
+                missing.append(config)
+            except RecordLocked as error:
+                print(f"skipped: {error}")
+    return missing
+
+
+def _store(files: RunFiles, made: dict[str, bytes]) -> None:
+    """The JSON before the CSV, as in a run on this machine: a CSV in its place means a complete record."""
+    for suffix in sorted(made, key=[".bad", ".ckpt", ".json", ".csv"].index):
+        with atomic_write(files.csv.with_suffix(suffix)) as file:
+            file.write(made[suffix])
+    if ".csv" in made:
+        files.checkpoint.unlink(missing_ok=True)
+
+
+def _rounds_done(files: RunFiles) -> int:
+    if files.csv.exists():
+        return files.config.rounds
+    checkpoint = files.load_checkpoint()
+    return len(checkpoint[1]) if checkpoint else 0

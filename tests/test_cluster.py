@@ -1,0 +1,64 @@
+"""A sweep on a local Ray cluster of two workers, one of which is killed."""
+
+import os
+import threading
+import time
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: make flower")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from fedentropy_core import cluster, load_dataset, run  # noqa: E402
+from fedentropy_core.cluster import Share, train_on_cluster  # noqa: E402
+from fedentropy_core.config import profile_config  # noqa: E402
+from fedentropy_core.engines import make_engine  # noqa: E402
+from fedentropy_core.records import RunFiles  # noqa: E402
+
+RUNS = [
+    profile_config("smoke", dataset="synthetic", case=2, seed=seed, method="scaffold", rounds=40) for seed in range(3)
+]
+
+
+@pytest.fixture
+def two_workers():
+    local = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [local.add_node(num_cpus=1) for _ in range(2)]
+    local.wait_for_nodes()
+    yield local, nodes
+    ray.shutdown()
+    local.shutdown()
+
+
+def contents(config, folder):
+    return RunFiles(config, folder).csv.read_bytes()
+
+
+def test_a_killed_worker_costs_one_slice(two_workers, tmp_path, capsys):
+    local, nodes = two_workers
+    engine = make_engine("native", load_dataset("synthetic"))
+    for config in RUNS:
+        run(config, engine, progress=False, results=tmp_path / "alone")
+
+    def kill_one():
+        """Once both workers have brought back a slice, so that each is at its next one."""
+        while len(list((tmp_path / "cluster").rglob("*.ckpt"))) < 2:
+            time.sleep(0.1)
+        local.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    train_on_cluster(RUNS, local.address, Share(engine="native"), tmp_path / "cluster", slice_seconds=1.0)
+    killer.join()
+    assert "worker lost, goes on elsewhere from round" in capsys.readouterr().out
+    for config in RUNS:
+        assert contents(config, tmp_path / "cluster") == contents(config, tmp_path / "alone")
+        assert not RunFiles(config, tmp_path / "cluster").checkpoint.exists()
+
+
+def test_a_run_that_loses_every_worker_is_given_up(monkeypatch, tmp_path, two_workers):
+    monkeypatch.setattr(cluster, "train_slice", lambda *arguments: os._exit(1))
+    monkeypatch.setattr(cluster, "MOST_LOSSES", 1)
+    with pytest.raises(cluster.TooManyLosses, match="lost its worker 2 times"):
+        train_on_cluster(RUNS[:1], two_workers[0].address, Share(), tmp_path, progress=False)
