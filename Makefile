@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+FLOWER := $(VENV)/.flower
 
 DATASET ?= cifar10
 FROM    ?=
@@ -15,14 +16,19 @@ FRESH   ?=
 ENGINES ?=
 DEVICE  ?=
 WRITE   ?=
+RAY     ?=
+STACK   ?=
 COMMA   := ,
+
+# On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
+ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
 
 # DATASETS, METHODS, CASES and SEEDS choose a part of the study, such as DATASETS="cifar10 cifar100" SEEDS=0.
 PART = $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data reproduce audit smoke lab plan train bench test sanitize lint clean
+.PHONY: help setup data reproduce audit smoke lab plan train bench test flower sanitize lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,11 +47,11 @@ $(READY): requirements.txt pyproject.toml
 data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder
 	$(RUN) -m fedentropy_core data --dataset $(DATASET) $(if $(FROM),--from "$(FROM)")
 
-reproduce: $(READY) ## regenerate every table and figure from the records; FRESH=1 [ROUNDS=…] trains everything anew
+reproduce: $(READY) $(if $(RAY),$(FLOWER)) ## regenerate every table and figure from the records; FRESH=1 [ROUNDS=…] trains everything anew
 ifeq ($(FRESH),)
 	$(RUN) -m fedentropy_core reproduce --records $(N)
 else
-	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART)
+	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART) $(ON)
 endif
 
 audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs again and compare
@@ -60,8 +66,8 @@ lab: $(READY) ## JupyterLab on the notebooks
 plan: $(READY) ## list the runs that the paper needs and which are recorded; DATASETS METHODS CASES SEEDS choose
 	@$(RUN) -m fedentropy_core plan $(PART)
 
-train: $(READY) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
-	$(RUN) -m fedentropy_core train --time $(TIME) $(PART)
+train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
+	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
 bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
@@ -71,6 +77,13 @@ test: $(READY) lint ## lint, unit tests, every notebook against its stored outpu
 	$(RUN) -m pytest
 	$(RUN) -m pytest --nbval notebooks
 	$(RUN) -m fedentropy_core smoke
+
+flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flower.md
+	$(RUN) -m pytest tests/test_flower.py tests/test_cluster.py
+
+$(FLOWER): $(READY)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[flower]"
+	@touch $@
 
 sanitize: $(READY) ## the native engine's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
