@@ -79,7 +79,7 @@ test: $(READY) lint ## lint, unit tests, every notebook against its stored outpu
 	$(RUN) -m fedentropy_core smoke
 
 flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flower.md
-	$(RUN) -m pytest tests/test_flower.py tests/test_cluster.py
+	$(RUN) -m pytest -m "slow or not slow" tests/test_flower.py tests/test_cluster.py
 
 $(FLOWER): $(READY)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[flower]"

@@ -85,16 +85,17 @@ def flops(setting: Setting) -> int:
     return 2 * (images * setting.epochs * step + (images + setting.test_images) * forward)
 
 
-def gemm_peak(threads: int, seconds: float = 1.0) -> float:
-    """GFLOP/s of the fastest of many float32 matrix products: what a tuned library gets out of this machine."""
+def gemm_rate(threads: int, seconds: float = 0.5) -> float:
+    """GFLOP/s of float32 matrix products kept up for about as long as a round: what a tuned library reaches here."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     a, b = torch.rand(GEMM_SIZE, GEMM_SIZE), torch.rand(GEMM_SIZE, GEMM_SIZE)
-    fastest, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        fastest = min(fastest, _seconds(lambda: torch.mm(a, b)))
+    start, count = time.perf_counter(), 0
+    while (spent := time.perf_counter() - start) < seconds:
+        torch.mm(a, b)
+        count += 1
     torch.set_num_threads(before)
-    return 2 * GEMM_SIZE**3 / fastest / 1e9
+    return count * 2 * GEMM_SIZE**3 / spent / 1e9
 
 
 def synthetic_dataset() -> Dataset:
@@ -149,23 +150,29 @@ def bench(
     threads: int | None = None,
     setting: Setting | None = None,
     dataset: Dataset | None = None,
-) -> list[Timing]:
-    """Each engine with each method, `rounds` times in turn after one round to warm up."""
+) -> tuple[list[Timing], float]:
+    """Each engine with each method, `rounds` times in turn after one round to warm up.
+
+    Also the GEMM peak in GFLOP/s: the median of a matrix product's turns among them.
+    """
     setting, threads = setting or Setting(), threads or usable_cores()
     dataset = dataset or synthetic_dataset()
     built = {name: make_engine(name, dataset, threads, device if name != "native" else None) for name in engines}
     works = {method: round_work(method, setting) for method in methods}
     seconds = {pair: ([], []) for pair in ((name, method) for method in methods for name in engines)}
+    gemm = []
     for turn in range(rounds + 1):
+        gemm.append(gemm_rate(threads))
         for (name, method), (train, evaluate) in seconds.items():
             spent = _round_seconds(built[name], works[method], dataset, setting)
             if turn > 0:
                 train.append(spent[0])
                 evaluate.append(spent[1])
-    return [
+    timings = [
         Timing(name, method, setting, threads, tuple(train), tuple(evaluate))
         for (name, method), (train, evaluate) in seconds.items()
     ]
+    return timings, statistics.median(gemm)
 
 
 def growth(rounds: int = 3, threads: int | None = None, dataset: Dataset | None = None) -> dict[str, list[Timing]]:
@@ -173,7 +180,7 @@ def growth(rounds: int = 3, threads: int | None = None, dataset: Dataset | None 
     threads, dataset = threads or usable_cores(), dataset or synthetic_dataset()
 
     def one(setting: Setting, threads: int) -> Timing:
-        return bench(("native",), ("fedavg",), rounds, threads=threads, setting=setting, dataset=dataset)[0]
+        return bench(("native",), ("fedavg",), rounds, threads=threads, setting=setting, dataset=dataset)[0][0]
 
     return {
         "devices": [one(Setting(devices=count), threads) for count in (10, 30, 100)],
@@ -219,10 +226,7 @@ def main(options: argparse.Namespace) -> None:
         raise ValueError(f"rounds must be at least 1; got {options.rounds}")
     threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), native.available()
     engines = tuple(options.engines or (("reference", "native") if has_native else ("reference",)))
-    peaks = [gemm_peak(threads)]
-    timings = bench(engines, options.methods, options.rounds, options.device, threads, dataset=dataset)
-    peaks.append(gemm_peak(threads))
-    peak = max(peaks)
+    timings, peak = bench(engines, options.methods, options.rounds, options.device, threads, dataset=dataset)
     print(f"one round of {_describe(Setting())}, {threads} threads; GEMM peak {peak:.0f} GFLOP/s")
     print(_comparison(timings, peak))
     growing = growth(max(1, options.rounds // 2), threads, dataset) if has_native and not options.no_growth else {}
