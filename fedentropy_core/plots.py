@@ -91,7 +91,8 @@ def convergence(
         row[0].set_ylabel("test accuracy (%)")
     for axes in grid[-1]:
         axes.set_xlabel("round")
-    _legend_below(figure, methods)
+    note = f"{window}-round moving average, mean over seeds; band: one standard deviation over seeds"
+    _legend_below(figure, methods, note)
     return figure
 
 
@@ -125,7 +126,7 @@ def line(method: str) -> dict:
     return {"color": COLOURS[method], "linestyle": STYLES.get(method, "-"), "linewidth": thick}
 
 
-def _legend_below(figure: Figure, methods: Sequence[str]) -> None:
+def _legend_below(figure: Figure, methods: Sequence[str], note: str) -> None:
     handles = [mpl.lines.Line2D([], [], label=NAMES[method], **line(method)) for method in methods]
     figure.tight_layout()
     figure.legend(
@@ -135,11 +136,13 @@ def _legend_below(figure: Figure, methods: Sequence[str]) -> None:
         ncols=len(methods) if len(methods) <= 5 else 4,
         frameon=False,
         handlelength=3.2,
+        title=note,
+        title_fontsize=8,
     )
 
 
 def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Sequence[str], window: int = 20) -> Figure:
-    """Test accuracy against MB uploaded so far, seed 0; moving averages."""
+    """Test accuracy against MB uploaded so far, of the first recorded seed; moving averages."""
     use_style()
     cases = (1, 2, 3)
     figure, grid = plt.subplots(
@@ -157,7 +160,7 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
         row[0].set_ylabel("test accuracy (%)")
     for axes in grid[-1]:
         axes.set_xlabel("MB uploaded")
-    _legend_below(figure, methods)
+    _legend_below(figure, methods, f"{window}-round moving average, first recorded seed")
     return figure
 
 

@@ -131,6 +131,7 @@ def progress_bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> I
             progress.set_description_str(title)
             progress.initial += done
             progress.n += done
+            progress.last_print_n += done
         yield progress
 
 
