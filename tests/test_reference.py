@@ -6,7 +6,7 @@ import torch
 from conftest import random_dataset, random_device
 from torch import nn
 
-from fedentropy_core.engines import LocalRule, Work
+from fedentropy_core.engines import LocalRule, Work, make_engine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import build, flatten, initial_weights, layers, parameter_count
 
@@ -176,3 +176,11 @@ def test_initial_weights_fill_the_range_of_each_layer():
             assert abs(values.mean()) < 0.1 * bound
         start += layer.size
     assert start == len(weights)
+
+
+@pytest.mark.parametrize(("device", "message"), [("gpu", "knows no device 'gpu'"), ("cuda", "finds no cuda GPU")])
+def test_a_device_that_is_not_there_is_named(dataset, device, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for engine in ("auto", "reference", "batched"):
+        with pytest.raises(ValueError, match=message):
+            make_engine(engine, dataset, device=device)

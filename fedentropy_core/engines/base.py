@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,15 @@ class Engine(Protocol):
 def usable_cores() -> int:
     """Cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_device(name: str) -> torch.device:
+    """The torch device of that name, if this machine has it."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"PyTorch knows no device {name!r}; cpu, cuda and mps are some") from None
+    found = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if not found.get(device.type, lambda: True)():
+        raise ValueError(f"this PyTorch finds no {device.type} GPU; on a CPU choose the native or reference engine")
+    return device

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work
+from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, usable_device
 from fedentropy_core.model import layers
 
 # Fixed, so that sums over images run in one order whatever else is in the stack; patches take 235 kB an image.
@@ -63,7 +63,7 @@ class BatchedEngine:
     name = "batched"
 
     def __init__(self, dataset, device: str = "cuda", dtype: torch.dtype = torch.float32):
-        self.device, self.dtype = _usable(torch.device(device)), dtype
+        self.device, self.dtype = usable_device(device), dtype
         self.layers = layers(len(dataset.classes))
         self.train_count = len(dataset.train_images)
         self.evaluated: tuple | None = None
@@ -264,13 +264,6 @@ def _common_rule(works: Sequence[Work]) -> LocalRule:
     if not all(len(device.images) for work in works for device in work.devices):
         raise ValueError("every device must hold at least one image")
     return works[0].rule
-
-
-def _usable(device: torch.device) -> torch.device:
-    found = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if not found.get(device.type, lambda: True)():
-        raise ValueError(f"this PyTorch finds no {device.type} GPU; on a CPU choose the native or reference engine")
-    return device
 
 
 @contextmanager

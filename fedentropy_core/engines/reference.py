@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, Work, usable_cores
+from fedentropy_core.engines.base import Cohort, DeviceWork, Work, usable_cores, usable_device
 from fedentropy_core.model import CNN, build, flatten
 
 FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
@@ -22,7 +22,7 @@ class ReferenceEngine:
 
     def __init__(self, dataset, threads: int | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
         self.classes = len(dataset.classes)
-        self.device, self.dtype = torch.device(device), dtype
+        self.device, self.dtype = usable_device(device), dtype
         self.images, self.labels = dataset.train_images, dataset.train_labels
         self.pixel_values = torch.from_numpy(dataset.pixel_values).to(self.device, dtype)
         workers = (threads or usable_cores()) if self.device.type == "cpu" else 1
