@@ -82,7 +82,11 @@ def convergence(
     """Test accuracy by round: a row a data set, a column a case; mean over seeds, band of one standard deviation."""
     use_style()
     figure, grid = plt.subplots(
-        len(datasets), len(cases), figsize=(3.3 * len(cases), 2.4 * len(datasets) + 0.6), squeeze=False, sharex=True
+        len(datasets),
+        len(cases),
+        figsize=(max(3.3 * len(cases), 6.5), max(2.4 * len(datasets) + 0.6, 3.6)),
+        squeeze=False,
+        sharex=True,
     )
     for row, dataset in zip(grid, datasets, strict=True):
         for axes, case in zip(row, cases, strict=True):
@@ -129,11 +133,13 @@ def line(method: str) -> dict:
 def _legend_below(figure: Figure, methods: Sequence[str], note: str) -> None:
     handles = [mpl.lines.Line2D([], [], label=NAMES[method], **line(method)) for method in methods]
     figure.tight_layout()
+    # Five names fit under three panels, three under one; eight are four pairs, each pair in a column.
+    columns = 4 if len(methods) > 5 else len(methods) if figure.get_figwidth() > 7 else 3
     figure.legend(
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 0.005),
-        ncols=len(methods) if len(methods) <= 5 else 4,
+        ncols=columns,
         frameon=False,
         handlelength=3.2,
         title=note,
