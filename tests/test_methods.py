@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from fedentropy_core import RunConfig, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.base import Cohort
 from fedentropy_core.federation import Federation
 from fedentropy_core.methods import Moon, RoundOutcome, Scaffold, aggregate
+from fedentropy_core.model import build
 
 
 def cohort(weights, steps):
@@ -94,3 +97,41 @@ def test_scaffold_counts_the_steps_of_all_epochs():
     steps = 2 * int(np.ceil(len(federation.parts[device]) / 50))
     expected = (start - federation.weights) / (steps * 0.01)
     assert np.abs(federation.method.state["device_controls"][device] - expected).max() < 1e-4
+
+
+def test_scaffold_is_its_papers_algorithm():
+    """Karimireddy et al., Algorithm 1, option II, η_g = 1, in plain PyTorch and double precision; only who is drawn and
+    the order of images come from us. Four of ten devices a round, so c_i and c matter; equal sizes, so means are plain."""
+    config = RunConfig(method="scaffold", case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1})
+    dataset = load_dataset("synthetic")
+    federation = Federation(config, dataset, make_engine("reference", dataset))
+    x = start = torch.tensor(federation.weights, dtype=torch.float64)
+    c, c_i = torch.zeros_like(x), torch.zeros(10, len(x), dtype=torch.float64)
+    for _ in range(3):
+        work = federation.begin_round()
+        ys, changes = [], torch.zeros_like(c_i)
+        for i, device in zip(federation.chosen, work.devices, strict=True):
+            y, steps = local_sgd(dataset, device, x, c - c_i[i])
+            changes[i] = -c + (x - y) / (steps * config.lr)
+            ys.append(y)
+        x, c, c_i = torch.stack(ys).mean(dim=0), c + changes.mean(dim=0), c_i + changes
+        federation.end_round(federation.engine.train(work))
+        moved = (x - start).abs().max()
+        assert np.abs(federation.weights - x.numpy()).max() < 0.01 * moved
+
+
+def local_sgd(dataset, device, x, correction):
+    """y ← y − η(momentum(g) + correction) in batches of 50; the local model and the number of steps."""
+    net, steps = build(x.numpy(), len(dataset.classes)), 0
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5)
+    for order in device.order:
+        for batch in torch.tensor(device.images[order]).split(50):
+            mean, std = (torch.tensor(values)[:, None, None] for values in (dataset.mean, dataset.std))
+            images = (torch.tensor(dataset.train_images[batch]) / 255 - mean) / std
+            sgd.zero_grad()
+            nn.functional.cross_entropy(net(images.double()), torch.tensor(dataset.train_labels[batch])).backward()
+            sgd.step()
+            vector = nn.utils.parameters_to_vector(net.parameters()).detach() - 0.01 * correction
+            nn.utils.vector_to_parameters(vector, net.parameters())
+            steps += 1
+    return nn.utils.parameters_to_vector(net.parameters()).detach(), steps
