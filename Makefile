@@ -18,6 +18,7 @@ DEVICE  ?=
 WRITE   ?=
 RAY     ?=
 STACK   ?=
+DIAGNOSIS ?=
 COMMA   := ,
 
 # On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
@@ -66,8 +67,8 @@ lab: $(READY) ## JupyterLab on the notebooks
 plan: $(READY) ## list the runs that the paper needs and which are recorded; DATASETS METHODS CASES SEEDS choose
 	@$(RUN) -m fedentropy_core plan $(PART)
 
-train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
-	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
+train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose, DIAGNOSIS=1 looks for causes
+	$(RUN) -m fedentropy_core train --time $(TIME) $(if $(DIAGNOSIS),--diagnosis) $(PART) $(ON)
 
 bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \

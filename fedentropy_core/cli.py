@@ -10,6 +10,7 @@ from pathlib import Path
 from fedentropy_core import bench
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
 from fedentropy_core.datasets import DATASETS, load_dataset, prepare
+from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_paths, diagnosis_runs
 from fedentropy_core.engines import ENGINES, make_engine
 from fedentropy_core.engines.native import BuildError
 from fedentropy_core.federation import Diverged
@@ -121,7 +122,7 @@ def _add_plan(commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    runs = overview(_chosen_runs(options), options.results)
+    runs = overview(_chosen(study_runs(), options), options.results)
     marks = runs["state"].map(_MARKS)
     table = runs.assign(marks=marks).pivot_table("marks", ["dataset", "method"], "case", "".join, "", sort=False)
     print(table.to_string())
@@ -144,13 +145,18 @@ def _add_train(commands) -> None:
     )
     _add_choice(parser)
     parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
+    parser.add_argument(
+        "--diagnosis", action="store_true", help="the runs that look for causes of differences, notebook 11, instead"
+    )
     _add_training(parser)
     parser.set_defaults(act=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     os.nice(10)
-    _train_runs(_chosen_runs(options), options, options.results, options.time)
+    runs = _chosen(diagnosis_runs() if options.diagnosis else study_runs(), options)
+    folder = diagnosis_folder(options.results) if options.diagnosis else options.results
+    _train_runs(runs, options, folder, options.time)
 
 
 def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Path | None, seconds: float) -> None:
@@ -172,7 +178,13 @@ def _add_audit(commands) -> None:
     _add_audit_size(parser)
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
     parser.add_argument("--profile", default="paper", choices=PROFILES)
-    parser.set_defaults(act=lambda o: check(record_paths(o.profile, o.results), o.records, o.rounds))
+    parser.set_defaults(act=_audit)
+
+
+def _audit(options: argparse.Namespace) -> None:
+    paths = record_paths(options.profile, options.results)
+    diagnosis = diagnosis_paths(options.results) if options.profile == "paper" else []
+    check(paths + diagnosis, options.records, options.rounds)
 
 
 def _add_audit_size(parser: argparse.ArgumentParser) -> None:
@@ -198,7 +210,7 @@ def _add_reproduce(commands) -> None:
 def _reproduce(options: argparse.Namespace) -> None:
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
-        runs = [replace(config, **rounds) for config in _chosen_runs(options)]
+        runs = [replace(config, **rounds) for config in _chosen(study_runs(), options)]
         folder = options.results or results_root() / "fresh"
         announce_fresh(runs, folder)
         _train_runs(runs, options, folder, float("inf"))
@@ -235,9 +247,9 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
 
 
-def _chosen_runs(options: argparse.Namespace) -> list[RunConfig]:
+def _chosen(runs: list[RunConfig], options: argparse.Namespace) -> list[RunConfig]:
     choice = Choice(options.datasets, options.methods, options.cases, options.seeds)
-    return [config for config in study_runs() if config in choice]
+    return [config for config in runs if config in choice]
 
 
 def _seconds(text: str) -> float:

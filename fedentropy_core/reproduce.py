@@ -7,6 +7,7 @@ from pathlib import Path
 from fedentropy_core import audit
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DataError, prepare
+from fedentropy_core.diagnosis import diagnosis_paths
 from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root
 from fedentropy_core.records import record_paths
@@ -25,13 +26,13 @@ class AuditFailed(Exception):
 def reproduce(records: int, rounds: int) -> None:
     """Regenerates every table and figure from the records in results/paper."""
     datasets = _fetch()
-    paths = record_paths()
+    paths = record_paths() + diagnosis_paths()
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
     write_readme_table()
     print(
-        f"\nreused:  {len(paths)} recorded runs in results/paper/runs\n"
+        f"\nreused:  {len(paths)} recorded runs in results/paper\n"
         f"checked: {sum(f.ok is True for f in findings)} of them, trained again for their first {rounds} rounds; "
         f"{sum(f.ok is None for f in findings)} could not be\n"
         f"data:    {', '.join(datasets) or 'none'}\n"

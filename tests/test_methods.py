@@ -101,8 +101,10 @@ def test_scaffold_counts_the_steps_of_all_epochs():
 
 def test_scaffold_is_its_papers_algorithm():
     """Karimireddy et al., Algorithm 1, option II, η_g = 1, in plain PyTorch and double precision; only who is drawn and
-    the order of images come from us. Four of ten devices a round, so c_i and c matter; equal sizes, so means are plain."""
-    config = RunConfig(method="scaffold", case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1})
+    the order of images come from us. Four of ten devices a round: c_i and c matter. Equal sizes: means are plain."""
+    config = RunConfig(
+        method="scaffold", case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1}
+    )
     dataset = load_dataset("synthetic")
     federation = Federation(config, dataset, make_engine("reference", dataset))
     x = start = torch.tensor(federation.weights, dtype=torch.float64)

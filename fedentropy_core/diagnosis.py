@@ -1,0 +1,95 @@
+"""Where our numbers differ from the paper's: one setting changed at a time, beside the run as specified.
+
+The authors' released code differs from their paper (see the README's reproduction notes). Each difference is tried on
+the runs that it could explain, seed 0; records are in results/paper/diagnosis.
+"""
+
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from pathlib import Path
+
+import pandas as pd
+
+from fedentropy_core.config import RunConfig, profile_config
+from fedentropy_core.paths import results_root
+from fedentropy_core.records import RunFiles, RunRecord, load_record
+from fedentropy_core.report import MISSING, NAMES, papers_number
+from fedentropy_core.study import label_fields
+
+MIDDLE_CASES = (2, 3)  # where FedAvg and FedEntropy come out above the paper
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A setting that the authors may have used instead, and the runs (label and case) to try it on."""
+
+    name: str
+    fields: dict[str, float | int | str]
+    runs: tuple[tuple[str, int], ...]
+
+
+FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
+CAUSES = (
+    Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1))),
+    Cause("no mirroring", {"augment": "none"}, FEDAVG),
+    Cause("batches of 10", {"batch_size": 10}, FEDAVG),
+    Cause("authors' values", {"selection": "value"}, tuple(("fedavg+entropy", case) for case in MIDDLE_CASES)),
+)
+
+
+def diagnosis_folder(results: Path | str | None = None) -> Path:
+    """What `results` is for the runs of the diagnosis."""
+    return (Path(results) if results is not None else results_root()) / "paper" / "diagnosis"
+
+
+def diagnosis_paths(results: Path | str | None = None) -> list[Path]:
+    """The CSV files of the diagnosis' finished runs."""
+    return sorted(diagnosis_folder(results).rglob("*.csv"))
+
+
+def diagnosis_runs() -> list[RunConfig]:
+    """Every run of the diagnosis."""
+    return [_changed(cause, label, case) for cause in CAUSES for label, case in cause.runs]
+
+
+def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
+    """A row a run, accuracies in percent: the paper's, ours as specified and with the change, by last ten and best."""
+    rows = []
+    for cause in CAUSES:
+        for label, case in cause.runs:
+            changed = _load(_changed(cause, label, case), diagnosis_folder(results))
+            specified = _load(_specified(label, case), results)
+            paper = papers_number("table1", "cifar10", case, label)
+            rows.append((cause.name, label, case, paper[0], *_accuracies(specified), *_accuracies(changed)))
+    columns = ["change", "method", "case", "paper", "specified", "specified_best", "changed", "changed_best"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The table as text."""
+    numbers = table.select_dtypes("number").columns.drop("case")
+    texts = table.assign(**{name: [_text(value) for value in table[name]] for name in numbers})
+    texts["method"] = texts["method"].map(NAMES)
+    names = {"specified": "as specified", "specified_best": "its best round", "changed_best": "its best round"}
+    return texts.rename(columns=names)
+
+
+def _specified(label: str, case: int) -> RunConfig:
+    return profile_config("paper", case=case, **label_fields(label))
+
+
+def _changed(cause: Cause, label: str, case: int) -> RunConfig:
+    return replace(_specified(label, case), **cause.fields)
+
+
+def _load(config: RunConfig, results: Path | str | None) -> RunRecord | None:
+    path = RunFiles(config, results).csv
+    return load_record(path) if path.exists() else None
+
+
+def _accuracies(record: RunRecord | None) -> tuple[float, float]:
+    return (nan, nan) if record is None else (100 * record.final_accuracy, 100 * record.best_accuracy)
+
+
+def _text(value: float) -> str:
+    return MISSING if isnan(value) else f"{value:.2f}"

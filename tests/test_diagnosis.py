@@ -1,0 +1,50 @@
+"""The diagnosis: one setting changed at a time, its records apart from the paper's, both in one table."""
+
+from dataclasses import asdict
+
+from conftest import write_record
+
+from fedentropy_core import diagnosis, study
+from fedentropy_core.cli import main
+from fedentropy_core.config import profile_config
+from fedentropy_core.diagnosis import CAUSES, diagnosis_folder, diagnosis_paths, diagnosis_runs, diagnosis_table
+from fedentropy_core.records import record_paths
+
+
+def test_a_run_differs_from_the_papers_in_its_cause_only():
+    specified = {(run.method, run.entropy, run.case): run for run in study.study_runs() if run.selection != "value"}
+    causes = [cause for cause in CAUSES for _ in cause.runs]
+    for cause, run in zip(causes, diagnosis_runs(), strict=True):
+        base = asdict(specified[run.method, run.entropy, run.case])
+        changed = {name for name, value in asdict(run).items() if value != base[name]} - {"dataset", "seed"}
+        assert changed == set(cause.fields)
+        assert (run.dataset, run.seed, run.rounds) == ("cifar10", 0, 1000)
+    assert len({run.key for run in diagnosis_runs()}) == len(diagnosis_runs())
+
+
+def test_the_table_has_both_runs(tmp_path):
+    """As specified 50 % with one round of 60 %; without momentum 40 % with one round of 45 %."""
+    config = {"dataset": "cifar10", "case": 2}
+    write_record(tmp_path, [0.6] + [0.5] * 999, **config)
+    write_record(diagnosis_folder(tmp_path), [0.45] + [0.4] * 999, **config, momentum=0.0)
+    table = diagnosis_table(tmp_path)
+    row = table[(table["change"] == "no momentum") & (table["case"] == 2)].iloc[0]
+    numbers = row[["paper", "specified", "specified_best", "changed", "changed_best"]]
+    assert [round(float(number), 6) for number in numbers] == [48.9, 50, 60, 40, 45]
+    shown = diagnosis.shown(table)
+    assert list(shown.iloc[0]) == ["no momentum", "FedAvg", 2, "48.90", "50.00", "60.00", "40.00", "45.00"]
+    assert shown.iloc[1]["changed"] == "—"
+
+
+def test_its_records_are_not_the_papers(tmp_path):
+    write_record(diagnosis_folder(tmp_path), [0.4] * 1000, dataset="cifar10", case=2, entropy=True, selection="value")
+    assert record_paths("paper", tmp_path) == []
+    assert len(diagnosis_paths(tmp_path)) == 1
+
+
+def test_training_it_on_the_command_line(tmp_path, monkeypatch, capsys):
+    small = profile_config("smoke", dataset="synthetic", momentum=0.0, rounds=1)
+    monkeypatch.setattr("fedentropy_core.cli.diagnosis_runs", lambda: [small])
+    main(["train", "--diagnosis", "--results", str(tmp_path)])
+    (path,) = diagnosis_paths(tmp_path)
+    assert path.parent == tmp_path / "paper/diagnosis/custom/runs/synthetic/case1/fedavg"
