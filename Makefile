@@ -50,7 +50,7 @@ data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive 
 
 reproduce: $(READY) $(if $(RAY),$(FLOWER)) ## regenerate every table and figure from the records; FRESH=1 [ROUNDS=…] trains everything anew
 ifeq ($(FRESH),)
-	$(RUN) -m fedentropy_core reproduce --records $(N)
+	$(RUN) -m fedentropy_core reproduce --records $(N) $(if $(ROUNDS),--audit-rounds $(ROUNDS)) $(PART) $(ON)
 else
 	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART) $(ON)
 endif

@@ -162,10 +162,12 @@ def _train(options: argparse.Namespace) -> None:
 def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Path | None, seconds: float) -> None:
     """On this machine, or with --ray on a cluster."""
     if options.ray:
+        if options.device or options.stack_seeds:
+            raise ValueError("--device and --stack-seeds are not for a cluster: --gpus gives each run a share of a GPU")
         try:
             from fedentropy_core.cluster import Share, train_on_cluster
         except ModuleNotFoundError:
-            raise ValueError("Ray is not installed; `make flower` installs it") from None
+            raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
         share = Share(options.cpus, options.gpus, options.engine)
         train_on_cluster(runs, options.ray, share, results, seconds)
     else:
@@ -211,12 +213,22 @@ def _reproduce(options: argparse.Namespace) -> None:
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
         runs = [replace(config, **rounds) for config in _chosen(study_runs(), options)]
-        folder = options.results or results_root() / "fresh"
+        # Runs of different lengths do not belong in one table.
+        length = f"{options.fresh_rounds}-rounds" if options.fresh_rounds else ""
+        folder = options.results or results_root() / "fresh" / length
         announce_fresh(runs, folder)
         _train_runs(runs, options, folder, float("inf"))
         finish_fresh(runs, folder)
     else:
+        _refuse_fresh_options(options)
         reproduce(options.records, options.rounds)
+
+
+def _refuse_fresh_options(options: argparse.Namespace) -> None:
+    names = ("datasets", "methods", "cases", "seeds", "results", "fresh_rounds", "device", "stack_seeds", "ray")
+    given = ["--" + name.replace("_", "-") for name in names if getattr(options, name)]
+    if given:
+        raise ValueError(f"{', '.join(given)}: only with --fresh (make reproduce FRESH=1)")
 
 
 def _add_smoke(commands) -> None:
@@ -249,7 +261,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 def _chosen(runs: list[RunConfig], options: argparse.Namespace) -> list[RunConfig]:
     choice = Choice(options.datasets, options.methods, options.cases, options.seeds)
-    return [config for config in runs if config in choice]
+    chosen = [config for config in runs if config in choice]
+    if not chosen:
+        raise ValueError("no run has all of these: look at `make plan`, and leave some of the choices out")
+    return chosen
 
 
 def _seconds(text: str) -> float:

@@ -20,7 +20,7 @@ from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.records import RecordLocked, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime, run
+from fedentropy_core.runner import OutOfTime, run, title
 
 SLICE_SECONDS = 60.0
 MOST_LOSSES = 20  # of one run; a run that kills every worker must not go round for ever
@@ -135,7 +135,7 @@ class Sweep:
 
     def _lost(self, config: RunConfig, error: Exception) -> None:
         count = self.losses[config.key] = self.losses.get(config.key, 0) + 1
-        name = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
+        name = title(config)
         if count > MOST_LOSSES:
             raise TooManyLosses(f"{name} lost its worker {count} times ({type(error).__name__})")
         self.bar.write(f"{name}: worker lost, goes on elsewhere from round {self.done[config.key]}")

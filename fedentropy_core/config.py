@@ -15,7 +15,7 @@ AUGMENTATIONS = ("mirror", "none")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Defaults are the paper's setting.
+    """Defaults are the paper's setting, and where it is silent (mirroring) the authors' code's.
 
     `entropy` puts FedEntropy on top of `method`. `selection` None means pools with FedEntropy, uniform without;
     "uniform" with FedEntropy is the ablation without pools. `pools_only`: the judgment only moves devices between

@@ -1,7 +1,7 @@
 """FedAvg, FedProx, SCAFFOLD and Moon: what a device adds to SGD, what the server does with the uploads.
 
 A method gives the local terms of a chosen device (`terms`), and after a round is told who trained what and who
-was kept (`update`). `state` holds the arrays that outlive a round; a checkpoint saves and fills them in place.
+was kept (`update`). `state` holds the arrays that outlive a round; a checkpoint saves and restores them.
 Sums over devices run element-wise in the order of selection, so they are the same bits on any CPU.
 """
 

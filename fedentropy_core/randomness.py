@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_PURPOSES = ("partition", "weights", "selection", "batches", "synthetic")
+_PURPOSES = ("partition", "weights", "selection", "batches")
 
 
 def generator(seed: int, purpose: str, round: int = 0, device: int = 0) -> np.random.Generator:

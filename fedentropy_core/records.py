@@ -35,6 +35,10 @@ class RecordLocked(RecordError):
     """Another process is working on the run."""
 
 
+class OtherEngine(RecordError):
+    """A run was begun with another engine, whose numbers differ in their last bits."""
+
+
 @dataclass(frozen=True)
 class Round:
     """One row of a record. `kept`: the devices that the judgment kept; `weights`: hash of the global weights."""
@@ -224,6 +228,8 @@ def _check_chain(csv: Path, lines: list[str], config: RunConfig, about: dict) ->
         digest = next_digest(digest, body)
         if digest != written:
             raise RecordError(f"record {csv}: round {number} does not match its digest; the file was changed")
+    if digest != about.get("final_digest"):
+        raise RecordError(f"record {csv}: its last digest is not the one in its JSON; one of them was changed")
 
 
 def _lock(file: TextIO, path: Path) -> bool:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RunRecord, load_records
+from fedentropy_core.sources import SPECS
 
 NAMES = {
     "fedavg": "FedAvg",
@@ -27,7 +28,7 @@ NAMES = {
     "fedavg+entropy-pools-only": "pools only",
     "fedavg+entropy-value": "FedEntropy, authors' values",
 }
-DATASET_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "cinic10": "CINIC-10", "synthetic": "synthetic"}
+DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 MISSING = "—"
 
 # The paper's targets: Table 2 for CIFAR-10, Table 6 for CIFAR-100. The synthetic set's are ours, for the smoke run.
@@ -53,8 +54,15 @@ class Records:
 
     @classmethod
     def load(cls, profile: str = "paper", results: Path | str | None = None) -> "Records":
-        records = load_records(profile, results)
-        return cls({(r.config.dataset, r.config.case, r.config.label, r.config.seed): r for r in records})
+        runs = {}
+        for record in load_records(profile, results):
+            config = record.config
+            key = (config.dataset, config.case, config.label, config.seed)
+            if key in runs:
+                paths = f"{runs[key].path} and {record.path}"
+                raise ValueError(f"{paths} differ in settings that the tables do not show: move one of them away")
+            runs[key] = record
+        return cls(runs)
 
     def of(self, dataset: str, case: int | str, method: str) -> list[RunRecord]:
         """The runs of all seeds, by seed."""
@@ -79,6 +87,17 @@ def papers_number(table: str, dataset: str, case: int, method: str) -> tuple[flo
     return (float(cell["mean"].iloc[0]), float(cell["std"].iloc[0])) if len(cell) else None
 
 
+def rounds_to_target(run: RunRecord) -> int | None:
+    """The first round at the paper's target or above it; None if none is."""
+    return run.rounds_to(TARGETS[run.config.dataset, run.config.case])
+
+
+def megabytes_to_target(run: RunRecord) -> float | None:
+    """MB uploaded until then: models, SCAFFOLD's controls and soft labels."""
+    rounds = rounds_to_target(run)
+    return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
+
+
 # ------------------------------------------------------------------------------------------------ long tables
 
 
@@ -98,22 +117,13 @@ def accuracy_table(
 
 def rounds_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
     """Rounds to the paper's target, over the seeds that reach it; `reached` counts them."""
-
-    def rounds(run: RunRecord) -> float | None:
-        return run.rounds_to(TARGETS[run.config.dataset, run.config.case])
-
-    tables = [_cells(records, ROUNDS_TABLES.get(d, ""), [d], methods, (1, 2, 3), rounds) for d in datasets]
+    tables = [_cells(records, ROUNDS_TABLES.get(d, ""), [d], methods, (1, 2, 3), rounds_to_target) for d in datasets]
     return pd.concat(tables)
 
 
 def megabytes_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
     """MB uploaded until the paper's target is reached: models, SCAFFOLD's controls and soft labels."""
-
-    def megabytes(run: RunRecord) -> float | None:
-        rounds = run.rounds_to(TARGETS[run.config.dataset, run.config.case])
-        return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
-
-    return _cells(records, "", datasets, methods, (1, 2, 3), megabytes)
+    return _cells(records, "", datasets, methods, (1, 2, 3), megabytes_to_target)
 
 
 def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] = (1, 2, 3)) -> pd.DataFrame:
@@ -154,15 +164,18 @@ def _cells(
 
 
 def side_by_side(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
-    """Two rows for each data set and case, the paper's and ours; a column a method."""
+    """For each data set and case the paper's row and ours, one a measure; a column a method."""
     methods = [method for method in NAMES if method in set(long["method"])]
     rows = []
     for (dataset, case), cells in long.groupby(["dataset", "case"], sort=False):
-        by_method = cells.set_index("method")
         place = (DATASET_NAMES[dataset], case)
+        measures = list(cells.groupby("measure", sort=False)) if "measure" in cells else [("", cells)]
+        first = measures[0][1].set_index("method")
         if cells["paper_mean"].notna().any():
-            rows.append((*place, "paper", *(_paper_text(by_method.loc[m], digits) for m in methods)))
-        rows.append((*place, "ours", *(_our_text(by_method.loc[m], digits) for m in methods)))
+            rows.append((*place, "paper", *(_paper_text(first.loc[m], digits) for m in methods)))
+        for measure, by_measure in measures:
+            who, by_method = "ours" if len(measures) == 1 else f"ours, {measure}", by_measure.set_index("method")
+            rows.append((*place, who, *(_our_text(by_method.loc[m], digits) for m in methods)))
     return pd.DataFrame(rows, columns=["data", "case", "", *(NAMES[m] for m in methods)])
 
 

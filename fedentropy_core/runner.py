@@ -13,6 +13,7 @@ from fedentropy_core.engines import Engine, make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.provenance import provenance
 from fedentropy_core.records import (
+    OtherEngine,
     RecordError,
     Round,
     RunFiles,
@@ -66,6 +67,11 @@ def finished(files: RunFiles) -> RunRecord:
     return record
 
 
+def title(config: RunConfig) -> str:
+    """A run's name in progress bars and notices."""
+    return f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
+
+
 def is_late(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() > deadline
 
@@ -76,7 +82,7 @@ class Journal:
     def __init__(self, files: RunFiles, federation: Federation, resume: bool = True):
         self.files, self.federation, self.config = files, federation, federation.config
         config, fingerprint = federation.config, federation.dataset.fingerprint
-        self.title = f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
+        self.title = title(config)
         self.about = about_run(config, fingerprint, federation.engine.name)
         self.lines, self.seconds = _restore(files, federation, self.about) if resume else ([], 0.0)
         self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(config, fingerprint)
@@ -142,7 +148,7 @@ def _restore(files: RunFiles, federation: Federation, about: dict) -> tuple[list
         return [], 0.0
     saved, lines, arrays = checkpoint
     if saved["engine"] != about["engine"]:
-        raise RecordError(
+        raise OtherEngine(
             f"{files.checkpoint} was made by the {saved['engine']} engine: go on with that one, or start anew "
             "without resuming"
         )

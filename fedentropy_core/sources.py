@@ -344,6 +344,8 @@ def from_torchvision(spec: Spec, folder: Path, archive: Path | None = None) -> A
             train = dataset_class(folder, train=True, download=True)
             test = dataset_class(folder, train=False)
     except (*READ_ERRORS, ImportError, RuntimeError, http.client.HTTPException) as error:
+        if archive is not None:
+            raise wrong(spec, archive, f"torchvision cannot read it ({error})") from error
         raise NotReachable(f"{spec.title}: torchvision's download is not reachable ({error})") from error
     label_of = as_labels(spec.folders[name] for name in train.classes)
     return Arrays(

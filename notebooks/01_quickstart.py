@@ -161,5 +161,6 @@ pd.DataFrame(
 # | [06_ablation](06_ablation.ipynb) | Figure 3b: what the judgment and the pools each do |
 # | [07_settings](07_settings.ipynb) | Tables 4 and 5: data sets and network |
 # | [08_judgment](08_judgment.ipynb) | how good the judgment is |
-# | [09_claims](09_claims.ipynb) | every claim of the paper with a verdict |
+# | [09_claims](09_claims.ipynb) | the claims of the paper, each with a verdict |
 # | [10_explore](10_explore.ipynb) | panels to play with |
+# | [11_diagnosis](11_diagnosis.ipynb) | where our numbers differ from the paper's, and what was tried |

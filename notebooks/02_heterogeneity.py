@@ -27,9 +27,6 @@ import pandas as pd
 from fedentropy_core import heterogeneity, plots, report
 
 # %% tags=["parameters"]
-results = None  # folder of records; None: the repository's own
-profile = "paper"
-datasets = ["cifar10", "cifar100", "cinic10"]
 tables = None  # where tables go; None: results/paper/tables
 figures = None  # where figures go; None: figures
 
@@ -47,7 +44,8 @@ plots.save(figure, "figure5_label_distribution", figures)
 # %%
 index = heterogeneity.index_table(seeds=(0, 1, 2))
 shown = index.pivot(index="dataset", columns="case", values="distance").loc[list(index["dataset"].unique())]
-shown = shown.rename(index=report.DATASET_NAMES).rename_axis(index="data", columns=None).round(3).reset_index()
+shown = shown.rename(index=report.DATASET_NAMES, columns="distance in case {}".format)
+shown = shown.rename_axis(index="data", columns=None).round(3).reset_index()
 report.write_table("heterogeneity", index, shown, tables)
 shown
 

@@ -36,19 +36,10 @@ figures = None  # where figures go; None: figures
 records = report.Records.load(profile, results)
 combined = ("fedavg+entropy", *SYNERGY)
 long = report.accuracy_table(records, "table3", datasets[:1], combined)
-report.write_table("table3_synergy", long, report.side_by_side(long[long["measure"] == "last ten"]), tables)
-
-# %% [markdown]
-# ## Table 3, our last ten rounds
-
-# %%
-report.side_by_side(long[long["measure"] == "last ten"])
-
-# %% [markdown]
-# ## Table 3, our best round
-
-# %%
-report.side_by_side(long[long["measure"] == "best round"])
+long = long[long["measure"] != "last hundred"]
+table = report.side_by_side(long)
+report.write_table("table3_synergy", long, table, tables)
+table
 
 # %% [markdown]
 # ## What FedEntropy adds to each method

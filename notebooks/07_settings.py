@@ -22,11 +22,7 @@
 from fedentropy_core import report, settings
 
 # %% tags=["parameters"]
-results = None  # folder of records; None: the repository's own
-profile = "paper"
-datasets = ["cifar10", "cifar100", "cinic10"]
 tables = None  # where tables go; None: results/paper/tables
-figures = None  # where figures go; None: figures
 
 # %% [markdown]
 # ## Table 4: data sets
@@ -47,7 +43,7 @@ table5
 
 # %% [markdown]
 # ## Hyperparameters
-# The defaults of `RunConfig`, which are the paper's.
+# The defaults of `RunConfig`: the paper's; for mirroring, where it is silent, those of the authors' code.
 
 # %%
 settings.hyperparameter_table()

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 from conftest import write_record
 
-from fedentropy_core import claims
+from fedentropy_core import claims, comparisons
 from fedentropy_core.claims import (
     NOT_REPRODUCED,
     NOT_TESTED,
+    OPEN,
     REPRODUCED,
-    Comparison,
     all_better,
     difference_is,
-    last_ten,
+    mostly_better,
 )
+from fedentropy_core.comparisons import LAST_TEN, MEGABYTES, ROUNDS, Comparison, measure_pair
 from fedentropy_core.report import Records, papers_number
 
 PAIR = Comparison("synthetic", 1, "fedavg+entropy", "fedavg")
+BACK = Comparison("synthetic", 1, "fedavg", "fedavg+entropy")
 
 
 def records(folder, pairs):
@@ -31,16 +33,17 @@ def records(folder, pairs):
 
 def test_an_interval_by_hand(tmp_path):
     """Differences 2, 4, 6: mean 4, standard deviation 2, t(2) = 4.303, half-width 4.303·2/√3."""
-    measured = claims.measure_pair(records(tmp_path, [(0.22, 0.2), (0.34, 0.3), (0.46, 0.4)]), PAIR, last_ten)
+    measured = measure_pair(records(tmp_path, [(0.22, 0.2), (0.34, 0.3), (0.46, 0.4)]), PAIR, LAST_TEN)
     assert measured.mean == pytest.approx(4)
     assert measured.half_width == pytest.approx(4.303 * 2 / math.sqrt(3))
     assert measured.seeds == 3
+    assert measured.text() == "synthetic case 1, FedEntropy against FedAvg: 4.00 ± 4.97 points more (3)"
 
 
 def test_t_quantiles_cover_95_percent():
     """Against a simulation: the interval holds the true mean in 95 of 100 samples."""
     rng = np.random.default_rng(0)
-    for n, quantile in claims.T_QUANTILES.items():
+    for n, quantile in comparisons.T_QUANTILES.items():
         x = rng.normal(size=(40_000, n))
         inside = np.abs(x.mean(axis=1)) <= quantile * x.std(axis=1, ddof=1) / np.sqrt(n)
         assert abs(inside.mean() - 0.95) < 0.006, n
@@ -50,36 +53,90 @@ def test_t_quantiles_cover_95_percent():
     ("pairs", "verdict"),
     [
         ([(0.3, 0.2), (0.3, 0.2)], REPRODUCED),
-        ([(0.3, 0.2), (0.2, 0.31)], NOT_REPRODUCED),
         ([(0.2, 0.3), (0.2, 0.3)], NOT_REPRODUCED),
+        ([(0.3, 0.2), (0.2, 0.31)], OPEN),  # the signs differ
+        ([(0.22, 0.2), (0.34, 0.3), (0.46, 0.4)], OPEN),  # all ahead, but 4 ± 4.97 contains zero
         ([(0.3, 0.2)], NOT_TESTED),
         ([], NOT_TESTED),
     ],
 )
 def test_comparisons(tmp_path, pairs, verdict):
-    assert all_better([PAIR], last_ten)(records(tmp_path, pairs))[0] == verdict
+    assert all_better([PAIR], LAST_TEN)(records(tmp_path, pairs))[0] == verdict
 
 
-def test_one_wrong_comparison_spoils_a_claim(tmp_path):
+def test_one_failing_comparison_spoils_a_claim_but_not_most(tmp_path):
     found = records(tmp_path, [(0.3, 0.2), (0.3, 0.2)])
-    back = Comparison("synthetic", 1, "fedavg", "fedavg+entropy")
-    assert all_better([PAIR, back], last_ten)(found)[0] == NOT_REPRODUCED
+    assert all_better([PAIR, BACK], LAST_TEN)(found)[0] == NOT_REPRODUCED
+    assert mostly_better([PAIR, PAIR, BACK], LAST_TEN)(found)[0] == REPRODUCED
+    assert mostly_better([PAIR, BACK, BACK], LAST_TEN)(found)[0] == NOT_REPRODUCED
     unknown = Comparison("synthetic", 2, "fedavg", "fedavg+entropy")
-    verdict, _, note = all_better([PAIR, unknown], last_ten)(found)
+    verdict, _, note = all_better([PAIR, unknown], LAST_TEN)(found)
     assert verdict == NOT_TESTED
     assert note.startswith("1 of 2 comparisons have no runs")
 
 
-@pytest.mark.parametrize(("paper", "verdict"), [(10.0, REPRODUCED), (10.9, REPRODUCED), (12.0, NOT_REPRODUCED)])
+@pytest.mark.parametrize(
+    ("pairs", "verdict", "lead"),
+    [
+        # The synthetic target is 12 %; accuracies are the same in all rounds, so it is reached in round 1 or never.
+        ([(0.3, 0.1), (0.3, 0.1)], REPRODUCED, "by the first only 2, by the second only 0, by neither 0 times"),
+        ([(0.1, 0.3), (0.1, 0.3)], NOT_REPRODUCED, "by the first only 0, by the second only 2, by neither 0 times"),
+        ([(0.1, 0.1), (0.1, 0.1)], OPEN, "by neither 2 times"),
+        ([(0.3, 0.1), (0.3, 0.3)], OPEN, "by the first only 1"),
+        ([(0.3, 0.1), (0.1, 0.3)], OPEN, "by the first only 1, by the second only 1"),
+    ],
+)
+@pytest.mark.parametrize("measure", [ROUNDS, MEGABYTES])
+def test_a_target_never_reached_has_no_number(tmp_path, pairs, verdict, lead, measure):
+    """A run that uploads less because it never gets there saves nothing."""
+    found, ours, _ = all_better([PAIR], measure)(records(tmp_path, pairs))
+    assert found == verdict
+    assert lead in ours
+
+
+def test_fewer_rounds_are_better_and_read_so(tmp_path):
+    for seed in range(2):
+        write_record(tmp_path, [0.0] * 9 + [0.3] * 91, seed=seed, entropy=True)
+        write_record(tmp_path, [0.0] * 29 + [0.3] * 71, seed=seed)
+    found = Records.load("quick", tmp_path)
+    assert all_better([PAIR], ROUNDS)(found)[:2] == (
+        REPRODUCED,
+        "synthetic case 1, FedEntropy against FedAvg: 20.00 ± 0.00 rounds fewer (2)",
+    )
+    assert measure_pair(found, BACK, ROUNDS).text().endswith("20.00 ± 0.00 rounds more (2)")
+
+
+@pytest.mark.parametrize(
+    ("paper", "verdict"), [(10.0, REPRODUCED), (10.9, REPRODUCED), (9.1, REPRODUCED), (12.0, NOT_REPRODUCED)]
+)
 def test_percentages(tmp_path, paper, verdict):
     found = records(tmp_path, [(0.3, 0.2), (0.3001, 0.2), (0.2999, 0.2)])
-    assert difference_is(PAIR, paper, last_ten)(found)[0] == verdict
+    assert difference_is(PAIR, paper, LAST_TEN)(found)[0] == verdict
+
+
+def test_a_wide_interval_reproduces_no_percentage(tmp_path):
+    """−5 and +7: the mean is 1 ± 76."""
+    found = records(tmp_path, [(0.2, 0.25), (0.27, 0.2)])
+    assert difference_is(PAIR, 10.22, LAST_TEN)(found)[0] == OPEN
+
+
+def test_bytes_follow_from_the_records(tmp_path):
+    """The made-up records send 200 bytes down: two models of 100 to two devices, or for SCAFFOLD of 50."""
+    for method, entropy in (("fedavg", False), ("scaffold", False), ("fedavg", True)):
+        write_record(tmp_path, [0.3] * 100, uploads=2, devices=20, method=method, entropy=entropy)
+    table = claims.verdicts(Records.load("custom", tmp_path)).set_index("claim")["verdict"]
+    assert table["The downlink overhead of all methods is the same"] == NOT_REPRODUCED
+    assert table["The communication cost of SCAFFOLD is twice that of FedAvg"] == REPRODUCED
+    assert table["The upload of FedEntropy in a round is at most that of FedAvg"] == REPRODUCED
+    assert table["The upload of soft labels is negligible"] == REPRODUCED
 
 
 def test_every_claim_has_a_verdict_without_records():
     table = claims.verdicts(Records({}))
-    assert len(table) >= 20
-    assert set(table["verdict"]) == {NOT_TESTED}
+    assert len(table) >= 25
+    decided = table[table["verdict"] != NOT_TESTED]
+    assert decided["claim"].tolist() == ["The degree of data heterogeneity increases from case 1 to case 3"]
+    assert decided["verdict"].tolist() == [NOT_REPRODUCED]
     assert table["claim"].is_unique
 
 
@@ -88,3 +145,10 @@ def test_percentages_are_those_of_the_papers_table():
     ours = papers_number("table1", "cifar10", 1, "fedavg+entropy")[0]
     differences = [ours - papers_number("table1", "cifar10", 1, method)[0] for method in claims.BASELINES]
     assert differences == pytest.approx([5.44, 4.93, 10.22, 10.42])
+
+
+def test_the_papers_own_exceptions_are_left_out():
+    """Table 1 has SCAFFOLD ahead in case 3 of CIFAR-100 and CINIC-10."""
+    table = claims.verdicts(Records({})).set_index("claim")["paper"]
+    outperforms = table[table.index.str.contains("outperforms the other methods")]
+    assert ["SCAFFOLD is ahead in case 3" in text for text in outperforms] == [False, True, True]

@@ -431,6 +431,18 @@ def test_official_archive_is_read_by_torchvision_offline(tmp_path, root, monkeyp
     assert leftovers(root) == [root / "cifar10.npz"]
 
 
+def test_an_official_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    """Not "the download is not reachable": nothing is downloaded."""
+
+    def broken():
+        raise ImportError("no torchvision here")
+
+    monkeypatch.setattr(sources, "torchvision_datasets", broken)
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    with pytest.raises(DataError, match=r"cifar-10-python.tar.gz: torchvision cannot read it .no torchvision here"):
+        sources.from_torchvision(sources.SPECS["cifar10"], tmp_path, archive)
+
+
 def test_torchvision_datasets_import_in_a_fresh_process():
     """With a torch that torchvision was not compiled for this needs the operator schemas; with others it is free."""
     code = (

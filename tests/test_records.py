@@ -83,6 +83,13 @@ def test_an_edited_json_is_caught(tmp_path):
     files.json.write_text("{")
     with pytest.raises(RecordError, match="cannot be read"):
         load_record(files.csv)
+
+
+def test_another_records_json_is_caught(tmp_path):
+    files, other = write_record(tmp_path / "a", [0.1, 0.3]), write_record(tmp_path / "b", [0.1, 0.2])
+    files.json.write_bytes(other.json.read_bytes())
+    with pytest.raises(RecordError, match="its last digest is not the one in its JSON"):
+        load_record(files.csv)
     files.json.unlink()
     with pytest.raises(RecordError, match="is missing"):
         load_record(files.csv)

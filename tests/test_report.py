@@ -33,6 +33,21 @@ def test_mean_and_spread_over_seeds(tmp_path):
     assert cell(shown, "Moon") == "—"
 
 
+def test_runs_that_differ_in_settings_only_do_not_hide_each_other(tmp_path):
+    for lr in (0.01, 0.02):
+        write_record(tmp_path, [0.2] * 3, devices=50, lr=lr)
+    with pytest.raises(ValueError, match="differ in settings that the tables do not show"):
+        Records.load("custom", tmp_path)
+
+
+def test_several_measures_have_a_row_each(tmp_path):
+    write_record(tmp_path, [0.4] + [0.2] * 999, dataset="cifar10")
+    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
+    shown = report.side_by_side(long)
+    assert shown[""].tolist() == ["paper", "ours, last ten", "ours, last hundred", "ours, best round"]
+    assert shown["FedAvg"].tolist() == ["27.08 ± 0.79", "20.00 (1)", "20.00 (1)", "40.00 (1)"]
+
+
 def test_one_seed_has_no_spread(tmp_path):
     record(tmp_path, 0.26)
     long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])

@@ -68,8 +68,18 @@ def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
 def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path / "nothing"))
     train([profile_config("smoke", dataset="cinic10"), SMOKE[0]], 600, REFERENCE, tmp_path)
-    assert "skipped: CINIC-10" in capsys.readouterr().out
+    assert "skipped cinic10 case 1 fedavg seed 0: CINIC-10 is not at" in capsys.readouterr().out
     assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+
+
+def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp_path, capsys):
+    diverging = profile_config("smoke", dataset="synthetic", case=2, lr=1e30)
+    train(SMOKE[:1], 0, EnginePool("batched", "cpu"), tmp_path, progress=False)
+    train([diverging, *SMOKE[:2]], 600, REFERENCE, tmp_path)
+    assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["begun", "recorded"]
+    shown = capsys.readouterr().out
+    assert "skipped synthetic case 2 fedavg seed 0: round 1: a local model is not finite" in shown
+    assert "was made by the batched engine: go on with that one" in shown
 
 
 def test_stacked_seeds_leave_the_same_records(tmp_path):
@@ -86,6 +96,20 @@ def test_the_plan_on_the_command_line(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "0 of 27 runs recorded" in shown
     assert "fedavg+entropy-value" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--methods", "fedavg+entropy-value", "--cases", "2"], "no run has all of these"),
+        (["train", "--ray", "auto", "--device", "cuda"], "--device and --stack-seeds are not for a cluster"),
+        (["reproduce", "--cases", "1", "--fresh-rounds", "3"], "--cases, --fresh-rounds: only with --fresh"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(arguments, message, monkeypatch):
+    monkeypatch.setattr("os.nice", lambda value: None)
+    with pytest.raises(SystemExit, match=message):
+        main(arguments)
 
 
 def test_times_on_the_command_line(capsys):

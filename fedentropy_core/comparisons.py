@@ -1,0 +1,118 @@
+"""Whether one method is better than another: a paired difference over seeds, its interval, and what follows.
+
+Seeds pair two methods, since a seed fixes the partition and the initial weights. A difference holds if its 95 %
+confidence interval (Student's t) is on the claimed side of zero, fails if it is on the other side, and is open if the
+interval contains zero. A run that never reaches a target has no number: where that happens a difference holds
+if the claimed method is ahead for every seed, fails if it is behind for every seed, and is open otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from fedentropy_core.records import RunRecord
+from fedentropy_core.report import DATASET_NAMES, NAMES, Records, megabytes_to_target, rounds_to_target
+
+# Two-sided 95 % quantiles of Student's t with n − 1 degrees of freedom, by the number of seeds n.
+# Beyond ten seeds ten's serves, a little too wide.
+T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run, None where it has none; `better` and `worse` are the words for a difference."""
+
+    of: Callable[[RunRecord], float | None]
+    less_is_better: bool
+    better: str
+    worse: str
+
+
+LAST_TEN = Measure(lambda run: 100 * run.final_accuracy, False, "points more", "points less")
+BEST_ROUND = Measure(lambda run: 100 * run.best_accuracy, False, "points more", "points less")
+ROUNDS = Measure(rounds_to_target, True, "rounds fewer", "rounds more")
+MEGABYTES = Measure(megabytes_to_target, True, "MB less", "MB more")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The claim that `better` is ahead of `worse` in one data set and case."""
+
+    dataset: str
+    case: int
+    better: str
+    worse: str
+
+
+class Outcome(Enum):
+    HOLDS, FAILS, OPEN = "holds", "fails", "open"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A comparison's leads, one a seed: > 0 if `better` is ahead; ±∞ if only one gets there, NaN if neither does."""
+
+    comparison: Comparison
+    measure: Measure
+    leads: np.ndarray
+
+    @property
+    def seeds(self) -> int:
+        return len(self.leads)
+
+    @property
+    def mean(self) -> float:
+        return float(self.leads.mean()) if np.isfinite(self.leads).all() else float("nan")
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval; NaN with one seed, or where a run has no number."""
+        if self.seeds < 2 or not np.isfinite(self.leads).all():
+            return float("nan")
+        return float(T_QUANTILES[min(self.seeds, 10)] * self.leads.std(ddof=1) / np.sqrt(self.seeds))
+
+    @property
+    def points_right(self) -> bool:
+        """Whether the claimed method is ahead for most seeds; with numbers for all of them, on average."""
+        return self.mean > 0 if np.isfinite(self.leads).all() else bool(np.nansum(np.sign(self.leads)) > 0)
+
+    @property
+    def outcome(self) -> Outcome:
+        if np.isfinite(self.leads).all():
+            ahead, behind = self.mean > self.half_width, -self.mean > self.half_width
+        else:
+            ahead, behind = (self.leads > 0).all(), (self.leads < 0).all()
+        return Outcome.HOLDS if ahead else Outcome.FAILS if behind else Outcome.OPEN
+
+    def text(self) -> str:
+        c = self.comparison
+        place = f"{DATASET_NAMES[c.dataset]} case {c.case}, {NAMES[c.better]} against {NAMES[c.worse]}"
+        return f"{place}: {self._lead_text()} ({self.seeds})"
+
+    def _lead_text(self) -> str:
+        if not np.isfinite(self.leads).all():
+            first, second, neither = (
+                int(which.sum()) for which in (self.leads == np.inf, self.leads == -np.inf, np.isnan(self.leads))
+            )
+            return f"target reached by the first only {first}, by the second only {second}, by neither {neither} times"
+        words = self.measure.better if self.mean >= 0 else self.measure.worse
+        interval = "" if np.isnan(self.half_width) else f" ± {self.half_width:.2f}"
+        return f"{abs(self.mean):.2f}{interval} {words}"
+
+
+def measure_pair(records: Records, pair: Comparison, measure: Measure) -> Measured | None:
+    """The leads over the seeds that both methods have; None if there is none."""
+    better, worse = (
+        {run.config.seed: measure.of(run) for run in records.of(pair.dataset, pair.case, method)}
+        for method in (pair.better, pair.worse)
+    )
+    leads = [_lead(better[seed], worse[seed], measure) for seed in sorted(better.keys() & worse.keys())]
+    return Measured(pair, measure, np.array(leads)) if leads else None
+
+
+def _lead(better: float | None, worse: float | None, measure: Measure) -> float:
+    if better is None or worse is None:
+        return np.nan if better is worse else np.inf if worse is None else -np.inf
+    return worse - better if measure.less_is_better else better - worse
