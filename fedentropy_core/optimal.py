@@ -17,9 +17,8 @@ from fedentropy_core.datasets import Dataset, load_dataset
 from fedentropy_core.engines import Cohort, Engine, make_engine
 from fedentropy_core.entropy import RESOLUTION, check_soft_labels, judge
 from fedentropy_core.federation import Federation
-from fedentropy_core.heterogeneity import canonical_labels
+from fedentropy_core.heterogeneity import count_labels, label_counts
 from fedentropy_core.methods import aggregate
-from fedentropy_core.partition import partition
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import DATASET_NAMES, MISSING, Records
 
@@ -261,21 +260,6 @@ def _accuracies(
 
 
 # ------------------------------------------------------------------------------------------------ recorded runs
-
-
-def label_counts(config: RunConfig) -> np.ndarray:
-    """[devices, classes]: how many images of each label every device of a run has.
-
-    In canonical order a data set's labels follow from its class counts, so no data is needed.
-    """
-    made_in_code = config.dataset == "synthetic"
-    labels = load_dataset("synthetic").train_labels if made_in_code else canonical_labels(config.dataset)
-    parts = partition(labels, config.case, config.devices, config.seed, config.beta)
-    return count_labels(labels, parts, int(labels.max()) + 1)
-
-
-def count_labels(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) -> np.ndarray:
-    return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
 
 
 def recorded_rounds(record: RunRecord) -> pd.DataFrame:

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 
 from fedentropy_core.config import PROFILES, RunConfig
 from fedentropy_core.entropy import RESOLUTION, Judgment, judge
-from fedentropy_core.optimal import Groups, all_groups, label_counts
+from fedentropy_core.heterogeneity import distance, label_counts
+from fedentropy_core.optimal import Groups, all_groups
 from fedentropy_core.plots import line, use_style
 from fedentropy_core.plots_judgment import judgment_steps
 from fedentropy_core.records import RunRecord, load_records
@@ -121,12 +122,10 @@ def _partition_picture(counts: np.ndarray) -> Figure:
 
 def _partition_sentence(counts: np.ndarray) -> str:
     sizes = counts.sum(axis=1)
-    everyone = counts.sum(axis=0) / counts.sum()
-    distance = np.abs(counts / sizes[:, None] - everyone).sum(axis=1).mean() / 2
     return (
         f"Images a device: {sizes.min():,} to {sizes.max():,}, median {np.median(sizes):,.0f}. "
         f"Labels a device: median {np.median((counts > 0).sum(axis=1)):.0f}. "
-        f"Mean total-variation distance to all labels: <b>{distance:.2f}</b> (0: iid; "
+        f"Mean total-variation distance to all labels: <b>{distance(counts):.2f}</b> (0: iid; "
         f"{1 - 1 / counts.shape[1]:.2f}: one label a device)."
     )
 

@@ -34,7 +34,7 @@ figures = None  # where figures go; None: figures
 # The share of each label (row) on each device (column), seed 0.
 
 # %%
-figure = plots.label_distribution(heterogeneity.label_counts(seed=0))
+figure = plots.label_distribution(heterogeneity.counts_by_case(seed=0))
 plots.save(figure, "figure5_label_distribution", figures)
 
 # %% [markdown]
@@ -58,7 +58,7 @@ shown
 sizes = pd.DataFrame(
     [
         (report.DATASET_NAMES[dataset], case, *pd.Series(counts.sum(axis=1)).agg(["min", "median", "max"]).astype(int))
-        for (dataset, case), counts in heterogeneity.label_counts(seed=0).items()
+        for (dataset, case), counts in heterogeneity.counts_by_case(seed=0).items()
     ],
     columns=["data", "case", "fewest images", "median", "most images"],
 )

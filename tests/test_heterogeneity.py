@@ -1,17 +1,27 @@
 """Figure 5's counts and the heterogeneity index, against values worked out by hand."""
 
+import numpy as np
 import pytest
 
-from fedentropy_core import heterogeneity, settings
+from fedentropy_core import RunConfig, heterogeneity, partition, settings
 from fedentropy_core.model import parameter_count
 
 
 def test_counts_cover_the_data():
-    counts = heterogeneity.label_counts(seed=0)
+    counts = heterogeneity.counts_by_case(seed=0)
     assert len(counts) == 9
     assert counts["cifar10", 1].sum() == 50_000
     assert counts["cifar100", 2].shape == (100, 20)
     assert (counts["cinic10", 2].sum(axis=1) == 900).all()
+
+
+def test_label_counts_need_no_data():
+    config = RunConfig(dataset="cifar100", case=2, seed=3)
+    counts = heterogeneity.label_counts(config)
+    labels = np.repeat(np.arange(20), 2500)
+    part = partition(labels, 2, 100, 3)[7]
+    assert counts.shape == (100, 20)
+    np.testing.assert_array_equal(counts[7], np.bincount(labels[part], minlength=20))
 
 
 def test_index_of_cases_1_and_2():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from fedentropy_core import RunConfig, judge, optimal, partition, plots_judgment, run
+from fedentropy_core import RunConfig, judge, optimal, plots_judgment, run
 from fedentropy_core.entropy import group_entropy
 from fedentropy_core.report import Records
 
@@ -80,15 +80,6 @@ def test_groups_of_more_than_one_chunk(monkeypatch):
     whole = optimal.all_groups(soft_labels, sizes).entropies
     monkeypatch.setattr(optimal, "CHUNK", 10)
     np.testing.assert_allclose(optimal.all_groups(soft_labels, sizes).entropies, whole, rtol=0, atol=1e-13)
-
-
-def test_label_counts_need_no_data():
-    config = RunConfig(dataset="cifar100", case=2, seed=3)
-    counts = optimal.label_counts(config)
-    labels = np.repeat(np.arange(20), 2500)
-    part = partition(labels, 2, 100, 3)[7]
-    assert counts.shape == (100, 20)
-    np.testing.assert_array_equal(counts[7], np.bincount(labels[part], minlength=20))
 
 
 SMALL = {"dataset": "synthetic", "case": 2, "devices": 20, "fraction": 0.25, "epochs": 1, "entropy": True}
