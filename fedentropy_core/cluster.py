@@ -18,8 +18,9 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
+from fedentropy_core.federation import Diverged
 from fedentropy_core.paths import atomic_write
-from fedentropy_core.records import RecordLocked, RunFiles, load_record
+from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, load_record
 from fedentropy_core.runner import OutOfTime, run, title
 
 SLICE_SECONDS = 60.0
@@ -105,8 +106,7 @@ class Sweep:
             if config.dataset not in self.datasets:
                 self.datasets[config.dataset] = ray.put(load_dataset(config.dataset))
         except DatasetMissing as error:
-            self.bar.write(f"skipped: {error}")
-            self.bar.total -= config.rounds
+            self._skip(config, error)
             return
         files = RunFiles(config, self.results)
         stored = {".ckpt": files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
@@ -120,8 +120,12 @@ class Sweep:
             ray.exceptions.WorkerCrashedError,
             ray.exceptions.NodeDiedError,
             ray.exceptions.ObjectLostError,
+            ray.exceptions.OutOfMemoryError,
         ) as error:
             self._lost(config, error)
+            return
+        except (OtherEngine, Diverged) as error:
+            self._skip(config, error)
             return
         files = RunFiles(config, self.results)
         _store(files, made)
@@ -132,6 +136,10 @@ class Sweep:
             self.bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
         else:
             self.waiting.insert(0, config)
+
+    def _skip(self, config: RunConfig, error: Exception) -> None:
+        self.bar.write(f"skipped {title(config)}: {error}")
+        self.bar.total -= config.rounds
 
     def _lost(self, config: RunConfig, error: Exception) -> None:
         count = self.losses[config.key] = self.losses.get(config.key, 0) + 1

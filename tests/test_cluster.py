@@ -57,6 +57,15 @@ def test_a_killed_worker_costs_one_slice(two_workers, tmp_path, capsys):
         assert not RunFiles(config, tmp_path / "cluster").checkpoint.exists()
 
 
+def test_a_run_that_diverges_does_not_stop_the_others(two_workers, tmp_path, capsys):
+    local, _ = two_workers
+    diverging = profile_config("smoke", dataset="synthetic", case=2, lr=1e30)
+    fine = profile_config("smoke", dataset="synthetic", case=2, rounds=2)
+    train_on_cluster([diverging, fine], local.address, Share(engine="native"), tmp_path)
+    assert RunFiles(fine, tmp_path).csv.exists()
+    assert "skipped synthetic case 2 fedavg seed 0: " in capsys.readouterr().out
+
+
 def test_a_run_that_loses_every_worker_is_given_up(monkeypatch, tmp_path, two_workers):
     monkeypatch.setattr(cluster, "train_slice", lambda *arguments: os._exit(1))
     monkeypatch.setattr(cluster, "MOST_LOSSES", 1)
