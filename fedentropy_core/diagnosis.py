@@ -32,9 +32,12 @@ FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
 CAUSES = (
     Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1))),
     Cause("no mirroring", {"augment": "none"}, FEDAVG),
+    Cause("neither momentum nor mirroring", {"momentum": 0.0, "augment": "none"}, FEDAVG),
     Cause("batches of 10", {"batch_size": 10}, FEDAVG),
     Cause("authors' values", {"selection": "value"}, tuple(("fedavg+entropy", case) for case in MIDDLE_CASES)),
 )
+
+MEASURES = {"last ten": "final_accuracy", "last hundred": "last_hundred_accuracy", "best round": "best_accuracy"}
 
 
 def diagnosis_folder(results: Path | str | None = None) -> Path:
@@ -53,25 +56,33 @@ def diagnosis_runs() -> list[RunConfig]:
 
 
 def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
-    """A row a run, accuracies in percent: the paper's, ours as specified and with the change, by last ten and best."""
+    """A row a run, accuracies in percent: the paper's, and ours as specified and changed, each by three measures."""
     rows = []
     for cause in CAUSES:
         for label, case in cause.runs:
             changed = _load(_changed(cause, label, case), diagnosis_folder(results))
             specified = _load(_specified(label, case), results)
             paper = papers_number("table1", "cifar10", case, label)
-            rows.append((cause.name, label, case, paper[0], *_accuracies(specified), *_accuracies(changed)))
-    columns = ["change", "method", "case", "paper", "specified", "specified_best", "changed", "changed_best"]
-    return pd.DataFrame(rows, columns=columns)
+            rows.append((cause.name, label, case, *paper, *_accuracies(specified), *_accuracies(changed)))
+    columns = ["change", "method", "case", "paper_mean", "paper_std"]
+    ours = [f"{which} {measure}" for which in ("specified", "changed") for measure in MEASURES]
+    return pd.DataFrame(rows, columns=columns + ours)
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as text."""
-    numbers = table.select_dtypes("number").columns.drop("case")
-    texts = table.assign(**{name: [_text(value) for value in table[name]] for name in numbers})
-    texts["method"] = texts["method"].map(NAMES)
-    names = {"specified": "as specified", "specified_best": "its best round", "changed_best": "its best round"}
-    return texts.rename(columns=names)
+    """The table as text; a cell of ours is last ten / last hundred / best round."""
+    return pd.DataFrame(
+        {
+            "change": table["change"],
+            "method": table["method"].map(NAMES),
+            "case": table["case"],
+            "paper": [
+                f"{mean:.2f} ± {std:.2f}" for mean, std in zip(table["paper_mean"], table["paper_std"], strict=True)
+            ],
+            "as specified": [_text(row, "specified") for _, row in table.iterrows()],
+            "changed": [_text(row, "changed") for _, row in table.iterrows()],
+        }
+    )
 
 
 def _specified(label: str, case: int) -> RunConfig:
@@ -87,9 +98,10 @@ def _load(config: RunConfig, results: Path | str | None) -> RunRecord | None:
     return load_record(path) if path.exists() else None
 
 
-def _accuracies(record: RunRecord | None) -> tuple[float, float]:
-    return (nan, nan) if record is None else (100 * record.final_accuracy, 100 * record.best_accuracy)
+def _accuracies(record: RunRecord | None) -> list[float]:
+    return [nan if record is None else 100 * getattr(record, name) for name in MEASURES.values()]
 
 
-def _text(value: float) -> str:
-    return MISSING if isnan(value) else f"{value:.2f}"
+def _text(row: pd.Series, which: str) -> str:
+    values = [row[f"{which} {measure}"] for measure in MEASURES]
+    return MISSING if isnan(values[0]) else " / ".join(f"{value:.2f}" for value in values)

@@ -162,6 +162,7 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
                 axes.plot(uploaded, 100 * run.rounds["accuracy"].rolling(window, min_periods=1).mean(), **line(method))
             if not any(runs.values()):
                 _nothing(axes)
+                axes.set_xticks([])
             axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
         row[0].set_ylabel("test accuracy (%)")
     for axes in grid[-1]:

@@ -45,6 +45,11 @@ report.write_table("tables2_and_6_rounds", rounds, shown, tables)
 shown
 
 # %% [markdown]
+# **What we see, with one seed of CIFAR-10.** FedEntropy needs the fewest rounds in every case: 354, 150 and 178 where FedAvg
+# needs 522, 251 and 260. The paper's rounds are 340, 193 and 224, and for FedAvg 591, 316 and 360. SCAFFOLD
+# never gets to 30 % in case 1, and in case 2 it takes as many rounds as FedAvg.
+
+# %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
 # Models, SCAFFOLD's control variates (which double its upload) and FedEntropy's soft labels included.
 
@@ -53,6 +58,10 @@ megabytes = report.megabytes_table(records, tabled, TABLE_1)
 shown = report.side_by_side(megabytes, digits=0)
 report.write_table("megabytes", megabytes, shown, tables)
 shown
+
+# %% [markdown]
+# **What we see.** FedEntropy uploads eight of ten models a round, so the advantage in MB is larger than in rounds: about half of
+# FedAvg's upload in every case. SCAFFOLD pays double for each round.
 
 # %% [markdown]
 # Accuracy against MB uploaded: who is ahead for a given budget.
