@@ -30,12 +30,14 @@ def rewrite(files, old, new, forge):
     """Changes a record; a forger also computes all digests again."""
     header, *lines = files.csv.read_text().replace(old, new).splitlines()
     if forge:
-        digest = first_digest(files.config, json.loads(files.json.read_text())["data_fingerprint"])
+        about = json.loads(files.json.read_text())
+        digest = first_digest(files.config, about["data_fingerprint"])
         bodies = [line.rpartition(",")[0] for line in lines]
         lines = []
         for body in bodies:
             digest = next_digest(digest, body)
             lines.append(f"{body},{digest}")
+        files.json.write_text(json.dumps(about | {"final_digest": digest}))
     files.csv.write_text("\n".join([header, *lines]) + "\n")
 
 
