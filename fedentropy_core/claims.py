@@ -25,11 +25,11 @@ from fedentropy_core.comparisons import (
 from fedentropy_core.heterogeneity import index_table
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import DATASET_NAMES, NAMES, Records, papers_number
+from fedentropy_core.study import CASES
 
 REPRODUCED, NOT_REPRODUCED, OPEN, NOT_TESTED = "reproduced", "not reproduced", "open", "not tested"
 
 BASELINES = ("fedavg", "fedprox", "scaffold", "moon")
-CASES = (1, 2, 3)
 # Verdict, our numbers, note.
 Decision = tuple[str, str, str]
 Decide = Callable[[Records], Decision]

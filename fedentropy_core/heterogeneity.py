@@ -9,8 +9,7 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
 from fedentropy_core.partition import partition
 from fedentropy_core.sources import SPECS
-
-CASES = (1, 2, 3)
+from fedentropy_core.study import CASES
 
 
 def canonical_labels(dataset: str) -> np.ndarray:

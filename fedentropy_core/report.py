@@ -173,8 +173,8 @@ def side_by_side(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
         first = measures[0][1].set_index("method")
         if cells["paper_mean"].notna().any():
             rows.append((*place, "paper", *(_paper_text(first.loc[m], digits) for m in methods)))
-        for measure, by_measure in measures:
-            who, by_method = "ours" if len(measures) == 1 else f"ours, {measure}", by_measure.set_index("method")
+        for measure, of_measure in measures:
+            who, by_method = "ours" if len(measures) == 1 else f"ours, {measure}", of_measure.set_index("method")
             rows.append((*place, who, *(_our_text(by_method.loc[m], digits) for m in methods)))
     return pd.DataFrame(rows, columns=["data", "case", "", *(NAMES[m] for m in methods)])
 
