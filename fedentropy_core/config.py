@@ -8,6 +8,7 @@ from fedentropy_core.datasets import DATASETS
 from fedentropy_core.engines.base import LocalRule
 from fedentropy_core.methods import METHODS
 from fedentropy_core.partition import CASES
+from fedentropy_core.selection import cohort_size
 
 SELECTIONS = ("uniform", "pools", "value")
 AUGMENTATIONS = ("mirror", "none")
@@ -50,8 +51,7 @@ class RunConfig:
 
     @property
     def chosen_per_round(self) -> int:
-        """m = max(1, round(C·N))."""
-        return max(1, int(self.fraction * self.devices + 0.5))
+        return cohort_size(self.fraction, self.devices)
 
     @property
     def local_rule(self) -> LocalRule:

@@ -50,6 +50,11 @@ def judge(soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
     return Judgment(tuple(kept.tolist()), tuple(removed), tuple(entropies))
 
 
+def keep_all(soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
+    """No judgment, as in a round without FedEntropy: every device is kept, the group's entropy is noted."""
+    return Judgment(tuple(range(len(sizes))), (), (group_entropy(soft_labels, sizes),))
+
+
 def _near_best(distributions: np.ndarray) -> np.ndarray:
     """The rows that may have the largest entropy, by numpy's fast logarithm, which errs by far less than 1e-9."""
     rough = -(distributions * np.log(np.maximum(distributions, np.finfo(np.float64).tiny))).sum(axis=1)

@@ -5,7 +5,7 @@ import numpy as np
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import Cohort, DeviceWork, Engine, Work
-from fedentropy_core.entropy import Judgment, group_entropy, judge
+from fedentropy_core.entropy import judge, keep_all
 from fedentropy_core.methods import RoundOutcome, aggregate, make_method
 from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
@@ -45,7 +45,7 @@ class Federation:
         if not np.isfinite(cohort.weights).all():
             raise Diverged(f"round {self.round}: a local model is not finite; lower lr (now {config.lr})")
         sizes = np.array([len(self.parts[device]) for device in chosen])
-        judgment = self._judge(cohort.soft_labels, sizes)
+        judgment = (judge if config.entropy else keep_all)(cohort.soft_labels, sizes)
         uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept
         self.method.update(RoundOutcome(self.weights, chosen, uploads, cohort, config.lr))
         self.weights = aggregate(cohort.weights[list(uploads)], sizes[list(uploads)])
@@ -87,11 +87,6 @@ class Federation:
 
     def _device_work(self, device: int) -> DeviceWork:
         return device_work(self.config, self.parts[device], self.round, device, **self.method.terms(device))
-
-    def _judge(self, soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
-        if self.config.entropy:
-            return judge(soft_labels, sizes)
-        return Judgment(tuple(range(len(sizes))), (), (group_entropy(soft_labels, sizes),))
 
     def _transfer_bytes(self) -> int:
         return 4 * len(self.weights) * self.method.models_per_transfer

@@ -99,6 +99,11 @@ class Value:
         self.values = state["values"].copy()
 
 
+def cohort_size(fraction: float, devices: int) -> int:
+    """m = max(1, round(C·N)), halves rounded up."""
+    return max(1, int(fraction * devices + 0.5))
+
+
 def make_selection(rule: str, devices: int, epsilon: float) -> Selection:
     """The rule by its name in RunConfig.selection."""
     if rule == "uniform":

@@ -462,7 +462,17 @@ def test_soft_label_is_the_mean_softmax_whatever_the_batches():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"classes": 0}, {"fraction": 0.0}, {"selection": "best"}, {"timeout": 0}, {"min_devices": 0}]
+    "bad",
+    [
+        {"classes": 0},
+        {"devices": 0},
+        {"fraction": 0.0},
+        {"epsilon": 1.5},
+        {"selection": "best"},
+        {"timeout": 0},
+        {"min_devices": 0},
+        {"wait_for": 0},
+    ],
 )
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

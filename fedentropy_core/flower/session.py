@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedentropy_core.entropy import Judgment, group_entropy, judge
+from fedentropy_core.entropy import Judgment, judge, keep_all
 from fedentropy_core.flower.exchange import Exchange, Letter, exchange
 from fedentropy_core.flower.protocol import (
     ARRAYS,
@@ -31,7 +31,7 @@ from fedentropy_core.flower.protocol import (
 from fedentropy_core.flower.roster import Roster
 from fedentropy_core.methods import aggregate
 from fedentropy_core.randomness import generator
-from fedentropy_core.selection import Selection, make_selection
+from fedentropy_core.selection import Selection, cohort_size, make_selection
 
 if TYPE_CHECKING:
     from fedentropy_core.flower.strategy import FedEntropyStrategy
@@ -94,7 +94,7 @@ class Session:
         self.strategy, self.grid = strategy, grid
         self.model = unpack(initial)
         devices = strategy.devices or _nodes_at_start(grid, strategy)
-        self.cohort = max(1, int(strategy.fraction * devices + 0.5))
+        self.cohort = cohort_size(strategy.fraction, devices)
         if strategy.min_devices > self.cohort:
             raise ValueError(f"min_devices is {strategy.min_devices}, but a round goes to {self.cohort} devices")
         self.selection = make_selection(strategy.selection, devices, strategy.epsilon)
@@ -158,7 +158,7 @@ class Session:
         judged = list(labels)
         soft_labels = np.stack([labels[device][0] for device in judged])
         sizes = np.array([labels[device][1] for device in judged], dtype=np.float64)
-        judgment = self._judge(soft_labels, sizes)
+        judgment = (judge if self.strategy.entropy else keep_all)(soft_labels, sizes)
         kept = [judged[position] for position in judgment.kept]
         senders = judged if self.strategy.pools_only else kept
         uploads = self._fetch_models(round, senders, nodes, tally)
@@ -196,11 +196,6 @@ class Session:
         for device, reason in done.failed.items():
             self._lose(round, device, reason)
         return done.answers
-
-    def _judge(self, soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
-        if self.strategy.entropy:
-            return judge(soft_labels, sizes)
-        return Judgment(tuple(range(len(sizes))), (), (group_entropy(soft_labels, sizes),))
 
     def _average(self, round: int, uploads: dict[int, tuple[Arrays, Arrays]], sizes: dict[int, int]) -> None:
         models = [model for model, _ in uploads.values()]

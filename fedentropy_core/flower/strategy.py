@@ -39,11 +39,14 @@ class FedEntropyStrategy:
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}")
-        for name in ("classes", "min_devices", "max_attempts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
+        for name in ("classes", "devices", "min_devices", "wait_for", "max_attempts"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must be in (0, 1]; got {self.fraction}")
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon must be in [0, 1]; got {self.epsilon}")
         if not self.timeout > 0:
             raise ValueError(f"timeout must be positive; got {self.timeout}")
 
