@@ -83,7 +83,8 @@ flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flowe
 	$(RUN) -m pytest -m "slow or not slow" tests/test_flower.py tests/test_cluster.py
 
 $(FLOWER): $(READY)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[flower]"
+	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --constraint requirements.txt --editable ".[flower]"
 	@touch $@
 
 sanitize: $(READY) ## the native engine's tests under AddressSanitizer and UndefinedBehaviorSanitizer

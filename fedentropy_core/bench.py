@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.base import DeviceWork, Engine, LocalRule, Work, usable_cores
+from fedentropy_core.engines.base import DeviceWork, Engine, Work, usable_cores
 from fedentropy_core.methods import METHODS
 from fedentropy_core.model import initial_weights
+from fedentropy_core.paths import atomic_write
 from fedentropy_core.provenance import cpu_model
 
 CLASSES = 10
@@ -118,13 +120,7 @@ def round_work(method: str, setting: Setting) -> Work:
     """A round of the paper's local training; every Moon device has a previous model, which is its costly case."""
     rng = np.random.default_rng(1)
     weights = initial_weights(CLASSES, rng)
-    rule = LocalRule(
-        lr=0.01,
-        momentum=0.5,
-        batch_size=setting.batch_size,
-        prox_mu=0.01 if method == "fedprox" else 0.0,
-        moon_mu=0.1 if method == "moon" else 0.0,
-    )
+    rule = RunConfig(method=method, batch_size=setting.batch_size).local_rule
 
     def near(size: float) -> np.ndarray:
         return rng.normal(0, size, weights.size).astype(np.float32)
@@ -242,7 +238,8 @@ def main(options: argparse.Namespace) -> None:
             "growth": {axis: [_as_record(timing, peak) for timing in series] for axis, series in growing.items()},
             "peak_memory_mb": round(peak_memory()),
         }
-        options.write.write_text(json.dumps(report, indent=1) + "\n")
+        with atomic_write(options.write) as file:
+            file.write((json.dumps(report, indent=1) + "\n").encode())
         print(f"wrote {options.write}")
 
 

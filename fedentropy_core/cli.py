@@ -161,6 +161,8 @@ def _train(options: argparse.Namespace) -> None:
 
 def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Path | None, seconds: float) -> None:
     """On this machine, or with --ray on a cluster."""
+    if not options.ray and (options.cpus, options.gpus) != (1, 0):
+        raise ValueError("--cpus and --gpus are a run's share of a cluster: give --ray as well")
     if options.ray:
         if options.device or options.stack_seeds:
             raise ValueError("--device and --stack-seeds are not for a cluster: --gpus gives each run a share of a GPU")
@@ -186,7 +188,9 @@ def _add_audit(commands) -> None:
 def _audit(options: argparse.Namespace) -> None:
     paths = record_paths(options.profile, options.results)
     diagnosis = diagnosis_paths(options.results) if options.profile == "paper" else []
-    check(paths + diagnosis, options.records, options.rounds)
+    findings = check(paths + diagnosis, options.records, options.rounds)
+    if not any(finding.ok for finding in findings):
+        raise AuditFailed("nothing was checked: `make data` fetches a data set, `make train` makes records")
 
 
 def _add_audit_size(parser: argparse.ArgumentParser) -> None:
@@ -206,10 +210,11 @@ def _add_reproduce(commands) -> None:
     _add_training(parser)
     parser.add_argument("--fresh", action="store_true", help="train anew instead of using the records")
     parser.add_argument("--fresh-rounds", type=int, metavar="T", help="rounds of a fresh run (default: the paper's)")
-    parser.set_defaults(act=_reproduce)
+    parser.set_defaults(act=lambda options: _reproduce(options, parser))
 
 
-def _reproduce(options: argparse.Namespace) -> None:
+def _reproduce(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    _refuse_unused(options, parser)
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
         runs = [replace(config, **rounds) for config in _chosen(study_runs(), options)]
@@ -220,15 +225,20 @@ def _reproduce(options: argparse.Namespace) -> None:
         _train_runs(runs, options, folder, float("inf"))
         finish_fresh(runs, folder)
     else:
-        _refuse_fresh_options(options)
         reproduce(options.records, options.rounds)
 
 
-def _refuse_fresh_options(options: argparse.Namespace) -> None:
-    names = ("datasets", "methods", "cases", "seeds", "results", "fresh_rounds", "device", "stack_seeds", "ray")
-    given = ["--" + name.replace("_", "-") for name in names if getattr(options, name)]
+def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """An option that would do nothing is a misunderstanding."""
+    audit = {"records", "rounds"}
+    own = vars(options).keys() - audit - {"command", "act", "fresh"}
+    given = [name for name in (audit if options.fresh else own) if getattr(options, name) != parser.get_default(name)]
     if given:
-        raise ValueError(f"{', '.join(given)}: only with --fresh (make reproduce FRESH=1)")
+        flags = ", ".join(sorted({"rounds": "--audit-rounds"}.get(n, "--" + n.replace("_", "-")) for n in given))
+        where = (
+            "not with --fresh, which audits nothing" if options.fresh else "only with --fresh (make reproduce FRESH=1)"
+        )
+        raise ValueError(f"{flags}: {where}")
 
 
 def _add_smoke(commands) -> None:

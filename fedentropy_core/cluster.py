@@ -18,12 +18,14 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.native import BuildError
 from fedentropy_core.federation import Diverged
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, load_record
 from fedentropy_core.runner import OutOfTime, run, title
 
 SLICE_SECONDS = 60.0
+GRACE = 3  # slices that one under way at the deadline may take: a worker that hangs must not hold up the end
 MOST_LOSSES = 20  # of one run; a run that kills every worker must not go round for ever
 
 
@@ -39,19 +41,23 @@ class Share:
     gpus: float = 0.0
     engine: str = "auto"
 
+    def __post_init__(self) -> None:
+        if self.cpus < 1 or self.gpus < 0:
+            raise ValueError(f"a run needs at least one CPU and zero GPUs; got cpus {self.cpus}, gpus {self.gpus}")
+
 
 def train_slice(config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float):
-    """On a worker: goes on from `files` for some seconds; the files after that, by suffix, and the rounds done."""
+    """On a worker: goes on from `files` for some seconds; the files after that, by name, and the rounds done."""
     device = "cuda" if share.gpus else "cpu"
     with tempfile.TemporaryDirectory() as folder:
         here = RunFiles(config, folder)
         here.folder.mkdir(parents=True)
-        for suffix, content in files.items():
-            here.csv.with_suffix(suffix).write_bytes(content)
+        for name, content in files.items():
+            (here.folder / name).write_bytes(content)
         engine = make_engine(share.engine, dataset, share.cpus, device)
         with suppress(OutOfTime):
             run(config, engine, progress=False, results=folder, deadline=time.monotonic() + seconds, dataset=dataset)
-        made = {path.suffix: path.read_bytes() for path in here.folder.iterdir() if path.suffix != ".lock"}
+        made = {path.name: path.read_bytes() for path in here.folder.iterdir() if path != here.lock}
         return made, _rounds_done(here)
 
 
@@ -68,7 +74,12 @@ def train_on_cluster(
     ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     with ExitStack() as locks:
         missing = _claim(runs, results, locks)
-        Sweep(missing, share, results, slice_seconds, progress).until(time.monotonic() + seconds)
+        sweep = Sweep(missing, share, results, slice_seconds, progress)
+        if missing and sweep.room() < 1:
+            has = [f"{ray.cluster_resources().get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU")]
+            asked = f"{share.cpus} CPUs and {share.gpus:g} GPUs"
+            raise ValueError(f"the cluster has {' and '.join(has)}, too few for a run that asks for {asked}")
+        sweep.until(time.monotonic() + seconds)
 
 
 class Sweep:
@@ -91,15 +102,23 @@ class Sweep:
         """Keeps as many slices flying as the cluster has room for; stops submitting at the deadline."""
         with self.bar:
             while self.waiting or self.flying:
-                while self.waiting and len(self.flying) < self._room() and time.monotonic() < deadline:
+                while self.waiting and len(self.flying) < self.room() and time.monotonic() < deadline:
                     self._submit(self.waiting.pop(0))
-                if not self.flying and time.monotonic() >= deadline:
+                if time.monotonic() >= (deadline + GRACE * self.slice_seconds if self.flying else deadline):
                     self.bar.write("time is up; the same command goes on from the checkpoints")
+                    for reference in self.flying:
+                        ray.cancel(reference, force=True)
                     return
-                ready, _ = ray.wait(list(self.flying), timeout=1.0)
-                for reference in ready:
+                for reference in self._landed():
                     self._land(self.flying.pop(reference), reference)
                 self.bar.set_postfix_str(f"{len(self.flying)} runs under way, {len(self.waiting)} waiting")
+
+    def _landed(self) -> list[ray.ObjectRef]:
+        """Waits a second for a slice, or, while no worker is left, for workers."""
+        if not self.flying:
+            time.sleep(1.0)
+            return []
+        return ray.wait(list(self.flying), timeout=1.0)[0]
 
     def _submit(self, config: RunConfig) -> None:
         try:
@@ -109,7 +128,7 @@ class Sweep:
             self._skip(config, error)
             return
         files = RunFiles(config, self.results)
-        stored = {".ckpt": files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
+        stored = {files.checkpoint.name: files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
         reference = self.task.remote(config, self.datasets[config.dataset], stored, self.share, self.slice_seconds)
         self.flying[reference] = config
 
@@ -124,7 +143,7 @@ class Sweep:
         ) as error:
             self._lost(config, error)
             return
-        except (OtherEngine, Diverged) as error:
+        except (OtherEngine, Diverged, ValueError, MemoryError, BuildError) as error:
             self._skip(config, error)
             return
         files = RunFiles(config, self.results)
@@ -145,16 +164,17 @@ class Sweep:
         count = self.losses[config.key] = self.losses.get(config.key, 0) + 1
         name = title(config)
         if count > MOST_LOSSES:
-            raise TooManyLosses(f"{name} lost its worker {count} times ({type(error).__name__})")
+            self._skip(config, TooManyLosses(f"its worker was lost {count} times ({type(error).__name__})"))
+            return
         self.bar.write(f"{name}: worker lost, goes on elsewhere from round {self.done[config.key]}")
         self.waiting.insert(0, config)
 
-    def _room(self) -> int:
+    def room(self) -> int:
         """How many slices fit on the cluster as it is now."""
         cluster = ray.cluster_resources()
         by_cpu = cluster.get("CPU", 0) // self.share.cpus
         by_gpu = cluster.get("GPU", 0) // self.share.gpus if self.share.gpus else by_cpu
-        return int(max(1, min(by_cpu, by_gpu)))
+        return int(min(by_cpu, by_gpu))
 
 
 def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) -> list[RunConfig]:
@@ -172,11 +192,11 @@ def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) ->
 
 
 def _store(files: RunFiles, made: dict[str, bytes]) -> None:
-    """The JSON before the CSV, as in a run on this machine: a CSV in its place means a complete record."""
-    for suffix in sorted(made, key=[".bad", ".ckpt", ".json", ".csv"].index):
-        with atomic_write(files.csv.with_suffix(suffix)) as file:
-            file.write(made[suffix])
-    if ".csv" in made:
+    """The CSV last, as in a run on this machine: a CSV in its place means a complete record."""
+    for name in sorted(made, key=lambda name: name == files.csv.name):
+        with atomic_write(files.folder / name) as file:
+            file.write(made[name])
+    if files.csv.name in made:
         files.checkpoint.unlink(missing_ok=True)
 
 

@@ -2,8 +2,9 @@
 
 Seeds pair two methods, since a seed fixes the partition and the initial weights. A difference holds if its 95 %
 confidence interval (Student's t) is on the claimed side of zero, fails if it is on the other side, and is open if the
-interval contains zero. A run that never reaches a target has no number: where that happens a difference holds
-if the claimed method is ahead for every seed, fails if it is behind for every seed, and is open otherwise.
+interval contains zero or there is one seed only. A run that never reaches a target has no number: where that happens a
+difference holds if the claimed method is ahead for every seed, fails if it is behind for every seed, and is open
+otherwise.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,15 @@ from enum import Enum
 import numpy as np
 
 from fedentropy_core.records import RunRecord
-from fedentropy_core.report import DATASET_NAMES, NAMES, Records, megabytes_to_target, rounds_to_target
+from fedentropy_core.report import (
+    DATASET_NAMES,
+    MEASURES,
+    NAMES,
+    Records,
+    at_chance,
+    megabytes_to_target,
+    rounds_to_target,
+)
 
 # Two-sided 95 % quantiles of Student's t with n − 1 degrees of freedom, by the number of seeds n.
 # Beyond ten seeds ten's serves, a little too wide.
@@ -30,8 +39,8 @@ class Measure:
     worse: str
 
 
-LAST_TEN = Measure(lambda run: 100 * run.final_accuracy, False, "points more", "points less")
-BEST_ROUND = Measure(lambda run: 100 * run.best_accuracy, False, "points more", "points less")
+LAST_TEN = Measure(MEASURES["last ten"], False, "points more", "points less")
+BEST_ROUND = Measure(MEASURES["best round"], False, "points more", "points less")
 ROUNDS = Measure(rounds_to_target, True, "rounds fewer", "rounds more")
 MEGABYTES = Measure(megabytes_to_target, True, "MB less", "MB more")
 
@@ -52,11 +61,15 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Measured:
-    """A comparison's leads, one a seed: > 0 if `better` is ahead; ±∞ if only one gets there, NaN if neither does."""
+    """A comparison's leads, one a seed: > 0 if `better` is ahead; ±∞ if only one gets there, NaN if neither does.
+
+    `collapsed`: some run of `worse` ends at chance, so that a lead over it says little.
+    """
 
     comparison: Comparison
     measure: Measure
     leads: np.ndarray
+    collapsed: bool
 
     @property
     def seeds(self) -> int:
@@ -80,6 +93,8 @@ class Measured:
 
     @property
     def outcome(self) -> Outcome:
+        if self.seeds < 2:
+            return Outcome.OPEN
         if np.isfinite(self.leads).all():
             ahead, behind = self.mean > self.half_width, -self.mean > self.half_width
         else:
@@ -89,14 +104,19 @@ class Measured:
     def text(self) -> str:
         c = self.comparison
         place = f"{DATASET_NAMES[c.dataset]} case {c.case}, {NAMES[c.better]} against {NAMES[c.worse]}"
-        return f"{place}: {self._lead_text()} ({self.seeds})"
+        chance = f", {NAMES[c.worse]} being at chance" if self.collapsed else ""
+        return f"{place}: {self._lead_text()} ({self.seeds}){chance}"
 
     def _lead_text(self) -> str:
         if not np.isfinite(self.leads).all():
-            first, second, neither = (
-                int(which.sum()) for which in (self.leads == np.inf, self.leads == -np.inf, np.isnan(self.leads))
-            )
-            return f"target reached by the first only {first}, by the second only {second}, by neither {neither} times"
+            better, worse = NAMES[self.comparison.better], NAMES[self.comparison.worse]
+            counts = {
+                f"only {better} reaches the target": np.sum(self.leads == np.inf),
+                f"only {worse} reaches the target": np.sum(self.leads == -np.inf),
+                "neither reaches the target": np.sum(np.isnan(self.leads)),
+                "both reach the target": np.sum(np.isfinite(self.leads)),
+            }
+            return ", ".join(f"{text} with {count} of {self.seeds} seeds" for text, count in counts.items() if count)
         words = self.measure.better if self.mean >= 0 else self.measure.worse
         interval = "" if np.isnan(self.half_width) else f" ± {self.half_width:.2f}"
         return f"{abs(self.mean):.2f}{interval} {words}"
@@ -105,11 +125,14 @@ class Measured:
 def measure_pair(records: Records, pair: Comparison, measure: Measure) -> Measured | None:
     """The leads over the seeds that both methods have; None if there is none."""
     better, worse = (
-        {run.config.seed: measure.of(run) for run in records.of(pair.dataset, pair.case, method)}
+        {run.config.seed: run for run in records.of(pair.dataset, pair.case, method)}
         for method in (pair.better, pair.worse)
     )
-    leads = [_lead(better[seed], worse[seed], measure) for seed in sorted(better.keys() & worse.keys())]
-    return Measured(pair, measure, np.array(leads)) if leads else None
+    seeds = sorted(better.keys() & worse.keys())
+    if not seeds:
+        return None
+    leads = [_lead(measure.of(better[seed]), measure.of(worse[seed]), measure) for seed in seeds]
+    return Measured(pair, measure, np.array(leads), any(at_chance(worse[seed]) for seed in seeds))
 
 
 def _lead(better: float | None, worse: float | None, measure: Measure) -> float:

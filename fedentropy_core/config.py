@@ -45,8 +45,7 @@ class RunConfig:
     augment: str = "mirror"
 
     def __post_init__(self) -> None:
-        if self.selection is None:
-            object.__setattr__(self, "selection", "pools" if self.entropy else "uniform")
+        settle_selection(self)
         _validate(self)
 
     @property
@@ -88,8 +87,9 @@ class RunConfig:
         return "custom"
 
 
-_IDENTITY = ("dataset", "case", "method", "entropy", "selection", "pools_only", "seed")
-_SETTINGS = {f.name: f.default for f in RunConfig.__dataclass_fields__.values() if f.name not in _IDENTITY}
+# What tells the runs of a profile apart.
+IDENTITY = ("dataset", "case", "method", "entropy", "selection", "pools_only", "seed")
+_SETTINGS = {f.name: f.default for f in RunConfig.__dataclass_fields__.values() if f.name not in IDENTITY}
 
 # Each profile names what differs from the paper's setting.
 PROFILES: dict[str, dict[str, int | float | str]] = {
@@ -107,44 +107,50 @@ def profile_config(profile: str, **fields) -> RunConfig:
 
 
 def _validate(config: RunConfig) -> None:
-    _one_of(config, "dataset", DATASETS)
-    _one_of(config, "case", CASES)
-    _one_of(config, "method", METHODS)
-    _one_of(config, "selection", SELECTIONS)
-    _one_of(config, "augment", AUGMENTATIONS)
-    _one_of(config, "entropy", (True, False))
-    _one_of(config, "pools_only", (True, False))
+    check_one_of(config, "dataset", DATASETS)
+    check_one_of(config, "case", CASES)
+    check_one_of(config, "method", METHODS)
+    check_one_of(config, "augment", AUGMENTATIONS)
     for name in ("rounds", "devices", "epochs", "batch_size"):
-        _integer(config, name, least=1)
-    _integer(config, "seed", least=0)
+        check_integer(config, name, least=1)
+    check_integer(config, "seed", least=0)
     for name in ("lr", "moon_tau", "beta"):
-        _number(config, name, lambda value: value > 0, "positive")
+        check_number(config, name, lambda value: value > 0, "positive")
     for name in ("prox_mu", "moon_mu"):
-        _number(config, name, lambda value: value >= 0, "zero or positive")
-    _number(config, "momentum", lambda value: 0 <= value < 1, "in [0, 1)")
-    _number(config, "epsilon", lambda value: 0 <= value <= 1, "in [0, 1]")
-    _number(config, "fraction", lambda value: 0 < value <= 1, "in (0, 1]")
-    if not config.entropy and (config.selection != "uniform" or config.pools_only):
+        check_number(config, name, lambda value: value >= 0, "zero or positive")
+    check_number(config, "momentum", lambda value: 0 <= value < 1, "in [0, 1)")
+    check_number(config, "epsilon", lambda value: 0 <= value <= 1, "in [0, 1]")
+    check_number(config, "fraction", lambda value: 0 < value <= 1, "in (0, 1]")
+
+
+def settle_selection(settings: object) -> None:
+    """Gives `selection` its default, and refuses entropy, selection and pools_only that do not go together."""
+    check_one_of(settings, "entropy", (True, False))
+    check_one_of(settings, "pools_only", (True, False))
+    if settings.selection is None:
+        object.__setattr__(settings, "selection", "pools" if settings.entropy else "uniform")
+    check_one_of(settings, "selection", SELECTIONS)
+    if not settings.entropy and (settings.selection != "uniform" or settings.pools_only):
         raise ValueError("selection and pools_only belong to FedEntropy: set entropy=True as well")
-    if config.pools_only and config.selection != "pools":
-        raise ValueError(f"pools_only needs selection 'pools'; got {config.selection!r}")
+    if settings.pools_only and settings.selection != "pools":
+        raise ValueError(f"pools_only needs selection 'pools'; got {settings.selection!r}")
 
 
-def _one_of(config: RunConfig, name: str, choices: tuple) -> None:
-    value = getattr(config, name)
+def check_one_of(settings: object, name: str, choices: tuple) -> None:
+    value = getattr(settings, name)
     # 1 == True == 1.0 in Python, and would give one run two keys.
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}; got {value!r}")
 
 
-def _integer(config: RunConfig, name: str, least: int) -> None:
-    value = getattr(config, name)
+def check_integer(settings: object, name: str, least: int) -> None:
+    value = getattr(settings, name)
     if type(value) is not int or value < least:
         raise ValueError(f"{name} must be a whole number from {least} on; got {value!r}")
 
 
-def _number(config: RunConfig, name: str, good, what: str) -> None:
-    value = getattr(config, name)
+def check_number(settings: object, name: str, good, what: str) -> None:
+    value = getattr(settings, name)
     if type(value) not in (int, float) or not good(value) or value == float("inf"):
         raise ValueError(f"{name} must be {what}; got {value!r}")
-    object.__setattr__(config, name, float(value))
+    object.__setattr__(settings, name, float(value))

@@ -1,7 +1,7 @@
-"""Where our numbers differ from the paper's: one setting changed at a time, beside the run as specified.
+"""Where our numbers differ from the paper's: settings in which the paper, the authors' code and this one may differ,
+changed one at a time, and two together, beside the run as specified.
 
-The authors' released code differs from their paper (see the README's reproduction notes). Each difference is tried on
-the runs that it could explain, seed 0; records are in results/paper/diagnosis.
+Each is tried on the runs that it could explain, seed 0; records are in results/paper/diagnosis.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ import pandas as pd
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paths import results_root
 from fedentropy_core.records import RunFiles, RunRecord, load_record
-from fedentropy_core.report import MISSING, NAMES, papers_number
+from fedentropy_core.report import MEASURES, MISSING, NAMES, papers_number
 from fedentropy_core.study import label_fields
 
 MIDDLE_CASES = (2, 3)  # where FedAvg and FedEntropy come out above the paper
@@ -30,14 +30,12 @@ class Cause:
 
 FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
 CAUSES = (
-    Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1))),
-    Cause("no mirroring", {"augment": "none"}, FEDAVG),
+    Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1), ("scaffold", 2))),
+    Cause("no mirroring", {"augment": "none"}, (*FEDAVG, ("scaffold", 2))),
     Cause("neither momentum nor mirroring", {"momentum": 0.0, "augment": "none"}, FEDAVG),
     Cause("batches of 10", {"batch_size": 10}, FEDAVG),
     Cause("authors' values", {"selection": "value"}, tuple(("fedavg+entropy", case) for case in MIDDLE_CASES)),
 )
-
-MEASURES = {"last ten": "final_accuracy", "last hundred": "last_hundred_accuracy", "best round": "best_accuracy"}
 
 
 def diagnosis_folder(results: Path | str | None = None) -> Path:
@@ -99,7 +97,7 @@ def _load(config: RunConfig, results: Path | str | None) -> RunRecord | None:
 
 
 def _accuracies(record: RunRecord | None) -> list[float]:
-    return [nan if record is None else 100 * getattr(record, name) for name in MEASURES.values()]
+    return [nan if record is None else of(record) for of in MEASURES.values()]
 
 
 def _text(row: pd.Series, which: str) -> str:

@@ -42,8 +42,8 @@ class Federation:
     def end_round(self, cohort: Cohort) -> Round:
         """Judges and aggregates what the devices trained, and evaluates the new global model."""
         config, chosen = self.config, self.chosen
-        if not np.isfinite(cohort.weights).all():
-            raise Diverged(f"round {self.round}: a local model is not finite; lower lr (now {config.lr})")
+        if not (np.isfinite(cohort.weights).all() and np.isfinite(cohort.soft_labels).all()):
+            raise Diverged(f"round {self.round}: a local model or its output is not finite; lower lr (now {config.lr})")
         sizes = np.array([len(self.parts[device]) for device in chosen])
         judgment = (judge if config.entropy else keep_all)(cohort.soft_labels, sizes)
         uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept
@@ -62,10 +62,22 @@ class Federation:
             entropy_before=judgment.entropies[0],
             entropy_after=judgment.entropies[-1],
             models_up=len(uploads),
-            bytes_up=len(uploads) * self._transfer_bytes() + len(chosen) * self._soft_label_bytes(),
-            bytes_down=len(chosen) * self._transfer_bytes(),
+            bytes_up=self.bytes_up(len(uploads)),
+            bytes_down=self.bytes_down(),
             weights=weights_hash(self.weights),
         )
+
+    def bytes_up(self, uploads: int) -> int:
+        """Models and, with FedEntropy, every chosen device's soft label: 4 bytes a class and 8 for its size."""
+        soft_label = 4 * len(self.dataset.classes) + 8 if self.config.entropy else 0
+        return uploads * self._transfer_bytes() + self.config.chosen_per_round * soft_label
+
+    def bytes_down(self) -> int:
+        """The global model to every chosen device."""
+        return self.config.chosen_per_round * self._transfer_bytes()
+
+    def _transfer_bytes(self) -> int:
+        return 4 * len(self.weights) * self.method.models_per_transfer
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything a checkpoint needs, by name."""
@@ -77,23 +89,15 @@ class Federation:
         """Goes on after `round` from the arrays of a checkpoint; a KeyError or ValueError if they do not fit."""
         selection = {name: arrays[f"selection.{name}"] for name in self.selection.state()}
         method = {name: arrays[f"method.{name}"] for name in self.method.state}
-        for name, array in {"weights": self.weights, **self.method.state}.items():
-            found = arrays["weights"] if name == "weights" else method[name]
-            if found.shape != array.shape:
-                raise ValueError(f"{name} has shape {found.shape}, not {array.shape}")
+        for name, array in self.arrays().items():
+            if name != "selection.positive" and arrays[name].shape != array.shape:
+                raise ValueError(f"{name} has shape {arrays[name].shape}, not {array.shape}")
         self.round, self.weights = round, arrays["weights"]
         self.selection.restore(selection)
         self.method.state = method
 
     def _device_work(self, device: int) -> DeviceWork:
         return device_work(self.config, self.parts[device], self.round, device, **self.method.terms(device))
-
-    def _transfer_bytes(self) -> int:
-        return 4 * len(self.weights) * self.method.models_per_transfer
-
-    def _soft_label_bytes(self) -> int:
-        """Four bytes a class and eight for the number of images; only FedEntropy sends soft labels."""
-        return 4 * len(self.dataset.classes) + 8 if self.config.entropy else 0
 
 
 def device_work(

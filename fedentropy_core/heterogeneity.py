@@ -1,4 +1,4 @@
-"""How unequal the devices' labels are: Figure 5, and a measure for it."""
+"""How unequal the devices' labels are: Figure 5, and measures for it."""
 
 from collections.abc import Sequence
 
@@ -33,9 +33,24 @@ def count_labels(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) 
 
 def distance(counts: np.ndarray) -> float:
     """Mean total-variation distance ½·Σ|p_k − p| between a device's labels and all labels, over devices."""
-    share = counts / counts.sum(axis=1, keepdims=True)
-    everyone = counts.sum(axis=0) / counts.sum()
-    return float(np.abs(share - everyone).sum(axis=1).mean() / 2)
+    return measures(counts)["distance"]
+
+
+def measures(counts: np.ndarray) -> dict[str, float]:
+    """Total-variation distance and Kullback-Leibler divergence Σ p_k·ln(p_k/p) of a device's labels from all labels.
+
+    Each as a mean over devices and as a mean weighted by the devices' images.
+    """
+    images = counts.sum(axis=1)
+    share, everyone = counts / images[:, None], counts.sum(axis=0) / counts.sum()
+    variation = np.abs(share - everyone).sum(axis=1) / 2
+    divergence = (share * np.log(np.where(share > 0, share, everyone) / everyone)).sum(axis=1)
+    return {
+        "distance": float(variation.mean()),
+        "distance, by images": float(np.average(variation, weights=images)),
+        "divergence": float(divergence.mean()),
+        "divergence, by images": float(np.average(divergence, weights=images)),
+    }
 
 
 def counts_by_case(seed: int) -> dict[tuple[str, int], np.ndarray]:
@@ -45,7 +60,10 @@ def counts_by_case(seed: int) -> dict[tuple[str, int], np.ndarray]:
 
 
 def index_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """The distance in each data set and case, mean over seeds."""
-    found = [{place: distance(counts) for place, counts in counts_by_case(seed).items()} for seed in seeds]
-    rows = [(*place, np.mean([of_seed[place] for of_seed in found])) for place in found[0]]
-    return pd.DataFrame(rows, columns=["dataset", "case", "distance"])
+    """The measures in each data set and case, mean over seeds."""
+    rows = [
+        {"dataset": dataset, "case": case, **measures(counts)}
+        for seed in seeds
+        for (dataset, case), counts in counts_by_case(seed).items()
+    ]
+    return pd.DataFrame(rows).groupby(["dataset", "case"], sort=False).mean().reset_index()

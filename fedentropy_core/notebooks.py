@@ -1,14 +1,18 @@
 """Executes the notebooks headlessly and stores them without anything that changes from run to run."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
-import papermill
 from tqdm.auto import tqdm
 
 from fedentropy_core.paths import atomic_write, project_root
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 _KERNEL_NOISE = ("papermill", "execution", "language_info", "widgets")
 
@@ -27,6 +31,10 @@ def execute(paths: Sequence[Path], folder: Path, parameters: dict[str, object], 
 
     An error names the notebook and leaves the stored one as it was.
     """
+    # Here, since who only trains (a node of a cluster or a federation) needs no Jupyter.
+    import nbformat
+    import papermill
+
     for path in tqdm(paths, desc="notebooks", unit="notebook", disable=not progress):
         with tempfile.TemporaryDirectory() as temporary:
             output = Path(temporary) / path.name
@@ -48,7 +56,7 @@ def execute(paths: Sequence[Path], folder: Path, parameters: dict[str, object], 
             file.write(nbformat.writes(cleaned(notebook)).encode() + b"\n")
 
 
-def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def cleaned(notebook: NotebookNode) -> NotebookNode:
     """Without timings, versions of the kernel, widget states and injected names."""
     for key in _KERNEL_NOISE:
         notebook.metadata.pop(key, None)

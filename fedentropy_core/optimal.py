@@ -15,7 +15,7 @@ import pandas as pd
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, load_dataset
 from fedentropy_core.engines import Cohort, Engine, make_engine
-from fedentropy_core.entropy import RESOLUTION, check_soft_labels, judge
+from fedentropy_core.entropy import RESOLUTION, check_soft_labels, group_entropy, judge
 from fedentropy_core.federation import Federation
 from fedentropy_core.heterogeneity import count_labels, label_counts
 from fedentropy_core.methods import aggregate
@@ -280,15 +280,23 @@ def recorded_rounds(record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def recorded_table(
-    records: Records, datasets: Sequence[str], cases: Sequence[int], method: str = "fedavg+entropy"
-) -> pd.DataFrame:
-    """A row a data set and case: the means over all recorded rounds of all seeds; without runs only their number."""
+def chosen_entropy(record: RunRecord) -> float:
+    """The true label entropy of the chosen devices, mean over rounds."""
+    counts = label_counts(record.config)
+    return float(np.mean([group_entropy(*_shares(counts[list(chosen)])) for chosen in record.rounds["chosen"]]))
+
+
+def recorded_table(records: Records, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
+    """A row a data set and case: means over all recorded rounds of all seeds of FedEntropy; without runs their number.
+
+    `uniform` is the entropy of devices drawn without pools: FedAvg's.
+    """
     rows = []
     for dataset in datasets:
         for case in cases:
-            runs = records.of(dataset, case, method)
-            row = {"dataset": dataset, "case": case, "method": method, "seeds": len(runs)}
+            runs, plain = (records.of(dataset, case, method) for method in ("fedavg+entropy", "fedavg"))
+            row = {"dataset": dataset, "case": case, "method": "fedavg+entropy", "seeds": len(runs)}
+            row["uniform"] = np.mean([chosen_entropy(run) for run in plain]) if plain else None
             means = pd.concat(map(recorded_rounds, runs)).mean() if runs else pd.Series(dtype=float)
             rows.append(row | {name: means.get(name) for name in ("all", "random", "judgment", "best", "kept")})
     return pd.DataFrame(rows)
@@ -296,7 +304,13 @@ def recorded_table(
 
 def recorded_text(table: pd.DataFrame) -> pd.DataFrame:
     """The table to read; a cell without runs shows "—"."""
-    columns = {"all": "all chosen", "random": "random drop", "judgment": "judgment", "best": "best group"}
+    columns = {
+        "uniform": "uniform draw",
+        "all": "all chosen",
+        "random": "random drop",
+        "judgment": "judgment",
+        "best": "best group",
+    }
     text = {"data": table["dataset"].map(DATASET_NAMES), "case": table["case"].astype(str)}
     text |= {f"entropy, {shown}": table[name].map(_number(3)) for name, shown in columns.items()}
     text |= {"devices kept": table["kept"].map(_number(1)), "seeds": table["seeds"].astype(str)}

@@ -84,8 +84,11 @@ def _entropy_path(axes: Axes, judgment: Judgment, devices: list, shown: int, cla
     axes.set(title="entropy of the group", xlabel="devices removed", ylabel="entropy (nats)")
 
 
-def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked_at: int) -> Figure:
-    """A column a case. Top: every group of round `looked_at` (first seed). Below: groups compared over all rounds."""
+def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked_at: int, data: str) -> Figure:
+    """A column a case. Top: every group of round `looked_at` (first seed). Below: groups compared over all rounds.
+
+    `data` names the data set in the figure.
+    """
     use_style()
     cases = list(dict.fromkeys(r.case for r in played))
     figure, grid = plt.subplots(
@@ -110,7 +113,16 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked
     grid[0, 0].set_ylabel("groups with less entropy (%)")
     figure.tight_layout()
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(labels), frameon=False)
+    figure.legend(
+        handles,
+        labels,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=len(labels),
+        frameon=False,
+        title=f"{data}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
+        title_fontsize=8,
+    )
     return figure
 
 

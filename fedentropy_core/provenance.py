@@ -8,30 +8,34 @@ from pathlib import Path
 import torch
 
 from fedentropy_core.engines.base import usable_cores
-from fedentropy_core.paths import project_root
 
 
-def provenance(seconds: float) -> dict:
-    """What a record's JSON says of its making."""
+def provenance(device: torch.device) -> dict:
+    """On what a run is made that an engine trains on `device`."""
     return {
         "commit": _commit(),
         "cores": usable_cores(),
         "cpu": cpu_model(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("numpy", "torch")},
-        "wall_seconds": round(seconds, 1),
     }
 
 
 def _commit() -> str:
-    """The checkout's commit, with "+changes" if files that git tracks differ from it."""
-    git = ["git", "-C", str(project_root())]
+    """The checkout's commit, with "+changes" if files that git tracks differ from it; "unknown" outside a checkout."""
+    package = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(package), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "fedentropy_core"]).returncode
-        return commit + ("+changes" if changed else "")
+        if Path(git("rev-parse", "--show-toplevel")) != package.parent:
+            return "unknown"
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -12,7 +12,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -108,6 +108,17 @@ def next_digest(previous: str, line: str) -> str:
     return hashlib.sha256(f"{previous} {line}".encode()).hexdigest()[:16]
 
 
+def check_chain(lines: Sequence[str], first: str) -> str:
+    """The last digest of rows with their digests; a ValueError names the first row that does not match its own."""
+    digest = first
+    for number, line in enumerate(lines, start=1):
+        body, _, written = line.rpartition(",")
+        digest = next_digest(digest, body)
+        if digest != written:
+            raise ValueError(f"round {number} does not match its digest")
+    return digest
+
+
 class RunFiles:
     """The files of one run: record (.csv and .json), checkpoint (.ckpt) and lock (.lock)."""
 
@@ -191,7 +202,7 @@ def load_record(csv: Path | str) -> RunRecord:
         raise RecordError(f"record {csv}: {error.filename} is missing") from None
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"record {csv.with_suffix('.json')} cannot be read: {error}") from None
-    _check_chain(csv, lines, config, about)
+    _check_record(csv, lines, config, about)
     rounds = pd.read_csv(io.StringIO("\n".join(lines)), dtype=_COLUMN_TYPES, float_precision="round_trip")
     for column in ("chosen", "kept"):
         rounds[column] = [tuple(map(int, text.split())) for text in rounds[column]]
@@ -217,17 +228,15 @@ def about_run(config: RunConfig, fingerprint: str, engine: str) -> dict:
 _COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "digest": str}
 
 
-def _check_chain(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
+def _check_record(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
     if lines[:1] != [",".join(COLUMNS)] or len(lines) != config.rounds + 1:
         raise RecordError(f"record {csv}: not the {config.rounds} rounds that its configuration says")
     if about.get("key") != config.key:
         raise RecordError(f"record {csv}: its JSON's key is not the key of its configuration")
-    digest = first_digest(config, about.get("data_fingerprint", ""))
-    for number, line in enumerate(lines[1:], start=1):
-        body, _, written = line.rpartition(",")
-        digest = next_digest(digest, body)
-        if digest != written:
-            raise RecordError(f"record {csv}: round {number} does not match its digest; the file was changed")
+    try:
+        digest = check_chain(lines[1:], first_digest(config, about.get("data_fingerprint", "")))
+    except ValueError as error:
+        raise RecordError(f"record {csv}: {error}; the file was changed") from None
     if digest != about.get("final_digest"):
         raise RecordError(f"record {csv}: its last digest is not the one in its JSON; one of them was changed")
 

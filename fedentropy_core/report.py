@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedentropy_core.methods import METHODS
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RunRecord, load_records
 from fedentropy_core.sources import SPECS
@@ -29,7 +30,15 @@ NAMES = {
     "fedavg+entropy-value": "FedEntropy, authors' values",
 }
 DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
+CHANCE = {name: 1 / len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": 0.1}
 MISSING = "—"
+
+# Accuracies of a run in percent; the first is the paper's.
+MEASURES: dict[str, Callable[[RunRecord], float]] = {
+    "last ten": lambda run: 100 * run.final_accuracy,
+    "last hundred": lambda run: 100 * run.last_hundred_accuracy,
+    "best round": lambda run: 100 * run.best_accuracy,
+}
 
 # The paper's targets: Table 2 for CIFAR-10, Table 6 for CIFAR-100. The synthetic set's are ours, for the smoke run.
 TARGETS = {
@@ -98,6 +107,11 @@ def megabytes_to_target(run: RunRecord) -> float | None:
     return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
 
 
+def at_chance(run: RunRecord) -> bool:
+    """Whether a run ends within a point of guessing: it learned nothing, or diverged."""
+    return run.final_accuracy < CHANCE[run.config.dataset] + 0.01
+
+
 # ------------------------------------------------------------------------------------------------ long tables
 
 
@@ -105,13 +119,8 @@ def accuracy_table(
     records: Records, table: str, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int] = (1, 2, 3)
 ) -> pd.DataFrame:
     """In percent: the mean of the last ten rounds (the paper's measure), of the last hundred, and the best round."""
-    measures = {
-        "last ten": lambda run: 100 * run.final_accuracy,
-        "last hundred": lambda run: 100 * run.last_hundred_accuracy,
-        "best round": lambda run: 100 * run.best_accuracy,
-    }
     return pd.concat(
-        _cells(records, table, datasets, methods, cases, of).assign(measure=measure) for measure, of in measures.items()
+        _cells(records, table, datasets, methods, cases, of).assign(measure=measure) for measure, of in MEASURES.items()
     )
 
 
@@ -127,16 +136,19 @@ def megabytes_table(records: Records, datasets: Sequence[str], methods: Sequence
 
 
 def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] = (1, 2, 3)) -> pd.DataFrame:
-    """Points of accuracy that FedEntropy adds to each method, paired by seed."""
+    """Points of accuracy that FedEntropy adds to each method, paired by seed: last ten rounds and best round."""
     rows = []
     for dataset in datasets:
         for case in cases:
-            for method in ("fedavg", "fedprox", "scaffold", "moon"):
-                plain = {run.config.seed: run.final_accuracy for run in records.of(dataset, case, method)}
-                with_entropy = {r.config.seed: r.final_accuracy for r in records.of(dataset, case, method + "+entropy")}
-                gains = pd.Series([100 * (with_entropy[s] - plain[s]) for s in plain.keys() & with_entropy.keys()])
-                rows.append((dataset, case, method, gains.astype(float).mean(), gains.astype(float).std(), len(gains)))
-    return pd.DataFrame(rows, columns=["dataset", "case", "method", "mean", "std", "seeds"])
+            for measure in ("last ten", "best round"):
+                for method in METHODS:
+                    plain, better = (
+                        {run.config.seed: MEASURES[measure](run) for run in records.of(dataset, case, label)}
+                        for label in (method, f"{method}+entropy")
+                    )
+                    gains = pd.Series([better[s] - plain[s] for s in plain.keys() & better.keys()], dtype=float)
+                    rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains)))
+    return pd.DataFrame(rows, columns=["dataset", "case", "measure", "method", "mean", "std", "seeds"])
 
 
 def _cells(
@@ -190,19 +202,17 @@ def by_measure(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
 
 
 def gains_shown(gains: pd.DataFrame) -> pd.DataFrame:
-    """A row a data set and case, a column a method."""
-    texts = gains.assign(reached=gains["seeds"])
-    texts["text"] = [_our_text(row, 2) if row["seeds"] == 0 else _signed(row) for _, row in texts.iterrows()]
-    wide = texts.pivot(index=["dataset", "case"], columns="method", values="text")
-    wide = wide.loc[
-        list(dict.fromkeys(zip(gains["dataset"], gains["case"], strict=True))), list(dict.fromkeys(gains["method"]))
+    """A row a data set, case and measure, a column a method."""
+    rows = [
+        (
+            DATASET_NAMES[dataset],
+            case,
+            measure,
+            *(MISSING if c["seeds"] == 0 else _signed(c) for _, c in cells.iterrows()),
+        )
+        for (dataset, case, measure), cells in gains.groupby(["dataset", "case", "measure"], sort=False)
     ]
-    return (
-        wide.rename(index=DATASET_NAMES, columns=NAMES)
-        .rename_axis(["data", "case"])
-        .rename_axis(columns=None)
-        .reset_index()
-    )
+    return pd.DataFrame(rows, columns=["data", "case", "measure", *(NAMES[method] for method in METHODS)])
 
 
 def _signed(row: pd.Series) -> str:

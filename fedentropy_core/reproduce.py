@@ -12,9 +12,10 @@ from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root
 from fedentropy_core.records import record_paths
 from fedentropy_core.report import Records, accuracy_table, markdown, side_by_side
+from fedentropy_core.sources import SPECS
 from fedentropy_core.study import ABLATION, SYNERGY, TABLE_1, EnginePool, label_fields, overview, study_runs, train
 
-DATASETS = ("cifar10", "cifar100", "cinic10")
+DATASETS = tuple(SPECS)
 README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
 FOREVER = float("inf")
 
@@ -30,11 +31,10 @@ def reproduce(records: int, rounds: int) -> None:
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
-    write_readme_table()
+    write_readme_table(project_root() / "README.md")
     print(
         f"\nreused:  {len(paths)} recorded runs in results/paper\n"
-        f"checked: {sum(f.ok is True for f in findings)} of them, trained again for their first {rounds} rounds; "
-        f"{sum(f.ok is None for f in findings)} could not be\n"
+        f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
         f"made:    {len(notebooks)} notebooks, results/paper/tables, figures, the README's table"
     )
@@ -76,6 +76,8 @@ def smoke() -> None:
 
 def check(paths: Sequence[Path], records: int, rounds: int) -> list[audit.Finding]:
     """Audits a sample of records and prints the table; AuditFailed on a mismatch."""
+    if records < 1 or rounds < 1:
+        raise ValueError(f"an audit needs at least one record and one round; got {records} and {rounds}")
     findings = audit.audit(audit.sample(paths, records), rounds) if paths else []
     print(audit.table(findings).to_string(index=False) if findings else "audit: there are no records yet")
     if any(finding.ok is False for finding in findings):
@@ -83,17 +85,27 @@ def check(paths: Sequence[Path], records: int, rounds: int) -> list[audit.Findin
     return findings
 
 
-def write_readme_table() -> None:
-    """Puts Table 1, paper and ours, between the README's markers."""
+def _checked(findings: Sequence[audit.Finding]) -> str:
+    """Which of the findings say what, in words."""
+    trained = [f for f in findings if f.ok]
+    rounds = f", trained again for {min(f.rounds for f in trained)} rounds or more" if trained else ""
+    return f"{len(trained)} of them{rounds}; {len(findings) - len(trained)} could not be"
+
+
+def readme_table() -> str:
+    """Table 1, paper and ours, mean of the last ten rounds."""
     long = accuracy_table(Records.load(), "table1", DATASETS, TABLE_1)
-    table = markdown(side_by_side(long[long["measure"] == "last ten"]))
-    path = project_root() / "README.md"
+    return markdown(side_by_side(long[long["measure"] == "last ten"]))
+
+
+def write_readme_table(path: Path) -> None:
+    """Puts the table between the README's markers."""
     before, start, rest = path.read_text().partition(README_START)
     _, end, after = rest.partition(README_END)
     if not (start and end):
         raise ValueError(f"{path} has lost its markers {README_START} and {README_END}")
     with atomic_write(path) as file:
-        file.write(f"{before}{start}\n{table}{end}{after}".encode())
+        file.write(f"{before}{start}\n{readme_table()}{end}{after}".encode())
 
 
 def _execute_on(folder: Path, profile: str, **parameters: object) -> None:

@@ -19,12 +19,14 @@ from fedentropy_core.records import (
     RunFiles,
     RunRecord,
     about_run,
+    check_chain,
     first_digest,
     load_record,
     next_digest,
 )
 
 CHECKPOINT_ROUNDS, CHECKPOINT_SECONDS = 25, 60.0
+NEW = {"seconds": 0.0, "made": []}  # the history of a run that has none
 
 
 class OutOfTime(Exception):
@@ -64,6 +66,7 @@ def finished(files: RunFiles) -> RunRecord:
     record = load_record(files.csv)
     if record.config != files.config:
         raise RecordError(f"{files.csv} holds another configuration; delete it, or choose another results folder")
+    files.checkpoint.unlink(missing_ok=True)  # a process that was killed at the very end left it
     return record
 
 
@@ -77,14 +80,19 @@ def is_late(deadline: float | None) -> bool:
 
 
 class Journal:
-    """One run on its way to its record: the rows so far, their digests, checkpoints and wall time."""
+    """One run on its way to its record: the rows so far, their digests, checkpoints, and on what they were made.
+
+    `made` has the provenance of every process that worked on the run, taken when it began; equal ones count once.
+    """
 
     def __init__(self, files: RunFiles, federation: Federation, resume: bool = True):
         self.files, self.federation, self.config = files, federation, federation.config
         config, fingerprint = federation.config, federation.dataset.fingerprint
         self.title = title(config)
         self.about = about_run(config, fingerprint, federation.engine.name)
-        self.lines, self.seconds = _restore(files, federation, self.about) if resume else ([], 0.0)
+        self.lines, history = _restore(files, federation, self.about) if resume else ([], NEW)
+        self.seconds, here = history["seconds"], provenance(federation.engine.device)
+        self.made = [*(before for before in history["made"] if before != here), here]
         self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(config, fingerprint)
         self.counted = self.saved = time.monotonic()
 
@@ -102,12 +110,15 @@ class Journal:
         now = time.monotonic()
         self.seconds, self.counted = self.seconds + share * (now - self.counted), now
         if save or len(self.lines) % CHECKPOINT_ROUNDS == 0 or now - self.saved > CHECKPOINT_SECONDS:
-            self.files.save_checkpoint(self.about | {"seconds": self.seconds}, self.lines, self.federation.arrays())
+            history = {"seconds": self.seconds, "made": self.made}
+            self.files.save_checkpoint(self.about | history, self.lines, self.federation.arrays())
             self.saved = time.monotonic()
 
     def write_record(self) -> None:
-        made = {"final_digest": self.digest, "provenance": provenance(self.seconds)}
-        self.files.write_record(self.lines, self.about | made)
+        """`provenance` is the last process's; where others came before, `begun_on` has theirs."""
+        *before, last = self.made
+        made = {"final_digest": self.digest, "provenance": last | {"wall_seconds": round(self.seconds, 1)}}
+        self.files.write_record(self.lines, self.about | made | ({"begun_on": before} if before else {}))
 
     def out_of_time(self) -> OutOfTime:
         return OutOfTime(f"{self.title}: stopped after round {len(self.lines)} of {self.config.rounds}")
@@ -141,23 +152,25 @@ def progress_bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> I
         yield progress
 
 
-def _restore(files: RunFiles, federation: Federation, about: dict) -> tuple[list[str], float]:
-    """Puts the federation where its checkpoint left it; the lines so far and the seconds they took."""
+def _restore(files: RunFiles, federation: Federation, about: dict) -> tuple[list[str], dict]:
+    """Puts the federation where its checkpoint left it; the lines so far and their history."""
     checkpoint = files.load_checkpoint()
     if checkpoint is None:
-        return [], 0.0
+        return [], NEW
     saved, lines, arrays = checkpoint
-    if saved["engine"] != about["engine"]:
+    if saved.get("engine") not in (None, about["engine"]):
         raise OtherEngine(
             f"{files.checkpoint} was made by the {saved['engine']} engine: go on with that one, or start anew "
             "without resuming"
         )
-    if {name: saved[name] for name in about} != about:
+    if {name: saved.get(name) for name in about} != about:
         files.set_checkpoint_aside("belongs to another configuration or other data")
-        return [], 0.0
+        return [], NEW
     try:
+        check_chain(lines, first_digest(federation.config, federation.dataset.fingerprint))
+        history = {name: saved[name] for name in NEW}
         federation.restore(len(lines), arrays)
+        return lines, history
     except (KeyError, ValueError) as error:
         files.set_checkpoint_aside(f"does not fit ({error})")
-        return [], 0.0
-    return lines, saved["seconds"]
+        return [], NEW

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pandas as pd
 import torch
 
-from fedentropy_core.config import RunConfig
+from fedentropy_core.config import IDENTITY, RunConfig
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.model import CNN
 from fedentropy_core.sources import SIDE, SPECS
@@ -46,7 +46,11 @@ def network_table(classes: int) -> pd.DataFrame:
 
 
 def hyperparameter_table() -> pd.DataFrame:
-    """RunConfig's defaults."""
+    """The settings of the paper profile that all runs share, and where each comes from."""
     config = RunConfig()
-    rows = [(field.name, str(getattr(config, field.name))) for field in fields(config)]
-    return pd.DataFrame(rows, columns=["setting", "default"])
+    rows = [
+        (field.name, str(getattr(config, field.name)), "authors' code" if field.name == "augment" else "paper")
+        for field in fields(config)
+        if field.name not in IDENTITY
+    ]
+    return pd.DataFrame(rows, columns=["setting", "value", "from"])

@@ -17,9 +17,11 @@
 #
 # Claimed: both parts of FedEntropy, the judgment and the pools, raise accuracy. CIFAR-10, case 1.
 #
-# * **FedEntropy**: judgment and pools. * **without pools**: the judgment drops devices, selection is uniform.
+# * **FedEntropy**: judgment and pools.
+# * **without pools**: the judgment drops devices, selection is uniform.
 # * **pools only** (ours): the judgment only moves devices between the pools, all chosen devices upload.
-# * **authors' values**: the selection rule of the authors' released code, which has no pools. * **FedAvg**: neither.
+# * **authors' values**: the selection rule of the authors' released code, which has no pools.
+# * **FedAvg**: neither.
 
 # %%
 from fedentropy_core import plots, report
@@ -47,6 +49,9 @@ shown
 # %%
 figure = plots.convergence(records, datasets[:1], methods, cases=[1])
 plots.save(figure, "figure3b_ablation", figures)
+
+# %% [markdown]
+# **What we see.** Nothing yet of the ablation: two of its five variants are recorded, FedAvg and FedEntropy as a whole.
 
 # %%
 print(report.missing_runs(long))

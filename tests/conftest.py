@@ -37,12 +37,12 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
     return DeviceWork(images, order, rng.random(order.shape) < 0.5, **terms)
 
 
-def write_record(folder, accuracies, uploads=1, **fields):
-    """A record with these accuracies, `uploads` models of 100 bytes a round; everything else in it is made up."""
+def write_record(folder, accuracies, uploads=1, model=100, **fields):
+    """A record with these accuracies, `uploads` models of `model` bytes a round; everything else in it is made up."""
     config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
     files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
     for number, accuracy in enumerate(accuracies, start=1):
-        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, 100 * uploads, 200, "0" * 16)
+        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, model * uploads, 2 * model, "0" * 16)
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
     about = about_run(config, "data", "reference") | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}

@@ -9,7 +9,7 @@ from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
 from fedentropy_core.datasets import DatasetMissing
 from fedentropy_core.engines import make_engine
-from fedentropy_core.records import RunFiles, first_digest, next_digest, record_paths
+from fedentropy_core.records import COLUMNS, RunFiles, first_digest, next_digest, record_paths
 
 CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
 
@@ -39,6 +39,10 @@ def rewrite(files, old, new, forge):
             lines.append(f"{body},{digest}")
         files.json.write_text(json.dumps(about | {"final_digest": digest}))
     files.csv.write_text("\n".join([header, *lines]) + "\n")
+
+
+def missing(name):
+    raise DatasetMissing(name)
 
 
 def accuracy(files, number):
@@ -72,6 +76,38 @@ def test_tolerance_where_bits_cannot_be_asked_for(folder, monkeypatch):
     assert "accuracy" in findings(folder)[0].note
 
 
+@pytest.mark.parametrize("column", ["kept", "models_up", "bytes_up", "bytes_down", "entropy_after"])
+def test_a_forged_column_that_cannot_be_is_caught_in_any_round(folder, column):
+    """Round 5 is not trained again; that it contradicts itself shows all the same."""
+    files = RunFiles(CONFIGS[0], folder)
+    old = files.csv.read_text().splitlines()[5]
+    forged = {"kept": "77", "models_up": "19", "bytes_up": "1", "bytes_down": "1", "entropy_after": "0.0"}[column]
+    values = old.split(",")
+    values[COLUMNS.index(column)] = forged
+    rewrite(files, old, ",".join(values), forge=True)
+    bad, good = findings(folder)
+    assert (bad.ok, good.ok) == (False, True)
+    assert bad.note.startswith("round 5: ")
+    assert column in bad.note
+
+
+@pytest.mark.parametrize(("option", "value"), [("--records", "0"), ("--audit-rounds", "0"), ("--audit-rounds", "-5")])
+def test_an_audit_of_nothing_is_an_error(folder, option, value):
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "--profile", "smoke", "--results", str(folder), option, value])
+    assert "at least one record and one round" in str(stopped.value)
+
+
+def test_an_audit_without_records_or_data_fails(folder, tmp_path_factory, monkeypatch):
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "--profile", "smoke", "--results", str(tmp_path_factory.mktemp("empty"))])
+    assert "nothing was checked" in str(stopped.value)
+    monkeypatch.setattr(audit, "load_dataset", missing)
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "--profile", "smoke", "--results", str(folder)])
+    assert "nothing was checked" in str(stopped.value)
+
+
 def test_the_command_fails_on_a_mismatch(folder, capsys):
     command = ["audit", "--profile", "smoke", "--results", str(folder), "--audit-rounds", "1"]
     main(command)
@@ -85,9 +121,6 @@ def test_the_command_fails_on_a_mismatch(folder, capsys):
 
 
 def test_a_missing_data_set_is_said(folder, monkeypatch):
-    def missing(name):
-        raise DatasetMissing(name)
-
     monkeypatch.setattr(audit, "load_dataset", missing)
     assert [(f.ok, f.note) for f in findings(folder)] == [(None, "the data set is not here")] * 2
 

@@ -471,15 +471,22 @@ def test_soft_label_is_the_mean_softmax_whatever_the_batches():
         {"selection": "best"},
         {"timeout": 0},
         {"min_devices": 0},
-        {"wait_for": 0},
+        {"devices": 2.5},
+        {"seed": -1},
+        {"min_devices": 2},
+        {"pools_only": True, "entropy": False},
+        {"pools_only": True, "selection": "value"},
+        {"selection": "pools", "entropy": False},
     ],
 )
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        FedEntropyStrategy(**{"classes": 3} | bad)
-    grid, strategy = toy(min_devices=4)
-    with pytest.raises(ValueError, match="min_devices is 4"):
-        strategy.start(grid, START, 1)
+        FedEntropyStrategy(**{"classes": 3, "devices": 6} | bad)
+
+
+def test_a_strategy_without_judgment_draws_uniformly():
+    assert FedEntropyStrategy(classes=3, devices=6, entropy=False).selection == "uniform"
+    assert FedEntropyStrategy(classes=3, devices=6).selection == "pools"
 
 
 # --------------------------------------------------------------------------------------------------- settings

@@ -25,14 +25,31 @@ def test_label_counts_need_no_data():
 
 
 def test_index_of_cases_1_and_2():
-    """One of C labels: 1 − 1/C. Two of C labels half and half: 1 − 2/C."""
-    table = heterogeneity.index_table(seeds=(0,)).set_index(["dataset", "case"])["distance"]
+    """One of C labels: 1 − 1/C, divergence ln C. Two of C labels half and half: 1 − 2/C, ln C/2."""
+    measures = heterogeneity.index_table(seeds=(0,)).set_index(["dataset", "case"])
+    table = measures["distance"]
     assert table["cifar10", 1] == pytest.approx(0.9)
     assert table["cifar10", 2] == pytest.approx(0.8)
     assert table["cifar100", 1] == pytest.approx(0.95)
     assert table["cifar100", 2] == pytest.approx(0.9)
+    assert measures["divergence"]["cifar10", 1] == pytest.approx(np.log(10))
+    assert measures["divergence"]["cifar100", 2] == pytest.approx(np.log(10))
     for dataset in ("cifar10", "cifar100", "cinic10"):
         assert table[dataset, 1] > table[dataset, 2] > table[dataset, 3]
+        for name in ("distance", "divergence"):
+            for case in (1, 2):
+                row = measures.loc[dataset, case]
+                assert row[f"{name}, by images"] == pytest.approx(row[name]), "equal sizes, equal weights"
+
+
+def test_measures_weighted_by_images():
+    """Devices (30, 0) and (5, 5): p = (⅞, ⅛); distances ⅛ and ⅜, weighted (30·⅛ + 10·⅜)/40 = 3/16."""
+    found = heterogeneity.measures(np.array([[30, 0], [5, 5]]))
+    first, second = np.log(8 / 7), 0.5 * np.log(4 / 7) + 0.5 * np.log(4)
+    assert found["distance"] == pytest.approx(1 / 4)
+    assert found["distance, by images"] == pytest.approx(3 / 16)
+    assert found["divergence"] == pytest.approx((first + second) / 2)
+    assert found["divergence, by images"] == pytest.approx((3 * first + second) / 4)
 
 
 def test_tables_4_and_5():

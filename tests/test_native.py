@@ -473,7 +473,7 @@ def test_bad_evaluation_and_settings_are_refused_by_name():
     with pytest.raises(ValueError, match="images must hold at least one image"):
         engine.evaluate(weights, images[:0], np.zeros(0, np.int64))
     with pytest.raises(ValueError, match="threads must be at least 1"):
-        NativeEngine(DATASETS[10], threads=0)
+        make_engine("native", DATASETS[10], threads=0)
     with pytest.raises(ValueError, match="dtype must be float32 or float64"):
         NativeEngine(DATASETS[10], dtype=np.float16)
 

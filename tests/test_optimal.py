@@ -102,7 +102,7 @@ def test_play_is_the_run_itself_and_its_tables_add_up(tmp_path):
     assert list(table["group"]) == list(plots_judgment.GROUP_LOOKS)
     assert (table.loc[table["group"] == "all chosen", "points"] == 0).all()
     assert optimal.groups_text(table)["points over all chosen"][0] == "—"
-    plt.close(plots_judgment.judgment_quality(played, rounds, looked_at=2))
+    plt.close(plots_judgment.judgment_quality(played, rounds, looked_at=2, data="synthetic set"))
 
 
 def test_recorded_runs(tmp_path):

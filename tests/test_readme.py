@@ -1,13 +1,15 @@
-"""The README's code runs."""
+"""The README's code runs, and its table is that of the records."""
 
 import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedentropy_core import RunConfig, federation, judge, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.methods import FedAvg, RoundOutcome
+from fedentropy_core.reproduce import README_END, README_START, readme_table, write_readme_table
 from fedentropy_core.sources import Spec
 
 TEXT = (Path(__file__).parent.parent / "README.md").read_text()
@@ -28,8 +30,8 @@ def test_the_judgment_example():
 
 def test_the_new_method(monkeypatch):
     names = {"FedAvg": FedAvg, "np": np, "RoundOutcome": RoundOutcome}
-    exec(block("class ServerMomentum"), names)
-    monkeypatch.setattr(federation, "make_method", lambda name, *sizes: names["ServerMomentum"](*sizes))
+    exec(block("class Drift"), names)
+    monkeypatch.setattr(federation, "make_method", lambda name, *sizes: names["Drift"](*sizes))
     dataset = load_dataset("synthetic")
     config = RunConfig(dataset="synthetic", devices=50, epochs=1)
     run = federation.Federation(config, dataset, make_engine("reference", dataset))
@@ -49,6 +51,22 @@ def test_the_new_partition():
     exec(block("def _sorted_blocks"), names)
     labels = np.array([1, 0, 1, 0])
     assert [labels[part].tolist() for part in names["_sorted_blocks"](labels, 2)] == [[0, 0], [1, 1]]
+
+
+def test_the_table_is_that_of_the_records(monkeypatch):
+    monkeypatch.delenv("FEDENTROPY_RESULTS", raising=False)
+    assert f"{README_START}\n{readme_table()}{README_END}" in TEXT
+
+
+def test_a_new_table_leaves_the_rest_as_it_was(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before {README_START} old {README_END} after\n")
+    write_readme_table(readme)
+    assert readme.read_text() == f"before {README_START}\n{readme_table()}{README_END} after\n"
+    readme.write_text("no markers")
+    with pytest.raises(ValueError, match="has lost its markers"):
+        write_readme_table(readme)
+    assert readme.read_text() == "no markers"
 
 
 def test_extensions_are_short():

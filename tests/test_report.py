@@ -79,8 +79,10 @@ def test_gains_are_paired_by_seed(tmp_path):
         record(tmp_path, better, label="fedavg+entropy", seed=seed)
     record(tmp_path, 0.9, label="fedavg+entropy", seed=2)
     gains = report.gains_table(Records.load(results=tmp_path), ["cifar10"], [1])
-    assert report.gains_shown(gains)["FedAvg"].iloc[0] == "+7.00 ± 4.24 (2)"
-    assert report.gains_shown(gains)["Moon"].iloc[0] == "—"
+    shown = report.gains_shown(gains)
+    assert list(shown["measure"]) == ["last ten", "best round"]
+    assert list(shown["FedAvg"]) == ["+7.00 ± 4.24 (2)"] * 2
+    assert list(shown["Moon"]) == ["—"] * 2
 
 
 def test_missing_runs_come_with_their_command(tmp_path):

@@ -1,7 +1,6 @@
 """Whole runs: repeatable, resumable after kill -9 at any round, and as the paper says."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -100,12 +99,22 @@ Path.replace = lambda self, target: die() if writes.append(1) or len(writes) == 
 """
 
 
-@pytest.mark.parametrize("trap", [IN_A_ROUND, WHILE_SAVING], ids=["in a round", "while saving"])
-@pytest.mark.parametrize("variant", ["fedavg", "scaffold+entropy", "moon+entropy", "value"])
-def test_kill_9_and_resume(variant, trap, tmp_path, engine, undisturbed):
+# Five files are renamed in a run of seven rounds that saves every second one: three checkpoints, the JSON, the CSV.
+@pytest.mark.parametrize(
+    ("variant", "trap", "moment"),
+    [
+        ("fedavg", IN_A_ROUND, 1),
+        ("scaffold+entropy", IN_A_ROUND, 4),
+        ("moon+entropy", IN_A_ROUND, 7),
+        ("value", IN_A_ROUND, 3),
+        ("fedavg", WHILE_SAVING, 5),
+        ("scaffold+entropy", WHILE_SAVING, 2),
+        ("moon+entropy", WHILE_SAVING, 4),
+        ("value", WHILE_SAVING, 1),
+    ],
+)
+def test_kill_9_and_resume(variant, trap, moment, tmp_path, engine, undisturbed):
     config = RunConfig(**SETTING | VARIANTS[variant])
-    # Four files are renamed in a run of seven rounds that saves every second one, its record included.
-    moment = random.randint(1, 7 if trap is IN_A_ROUND else 4)
     script = KILLED.format(trap=trap.format(round=moment), config=asdict(config), results=str(tmp_path / "killed"))
     process = subprocess.run([sys.executable, "-c", script])
     assert process.returncode == -signal.SIGKILL, f"not killed at {moment}"
@@ -159,13 +168,19 @@ def half_done(folder, engine, monkeypatch):
     return RunFiles(SMALL, folder)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "noise", "empty", "flipped", "other shape"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "noise", "empty", "flipped", "other shape", "other line", "no history"]
+)
 def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatch, undisturbed):
     files = half_done(tmp_path / "corrupt", engine, monkeypatch)
     good = files.checkpoint.read_bytes()
+    about, lines, arrays = files.load_checkpoint()
     if damage == "other shape":
-        about, lines, arrays = files.load_checkpoint()
         files.save_checkpoint(about, lines, arrays | {"weights": np.zeros(3, np.float32)})
+    elif damage == "other line":
+        files.save_checkpoint(about, [lines[0].replace("1,0.", "1,0.9"), *lines[1:]], arrays)
+    elif damage == "no history":
+        files.save_checkpoint({name: value for name, value in about.items() if name != "made"}, lines, arrays)
     else:
         middle = len(good) // 2
         flipped = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
@@ -178,6 +193,16 @@ def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatc
     assert played == list(range(1, 8))
     assert files.checkpoint.with_suffix(".ckpt.bad").read_bytes() == found
     assert contents(SMALL, tmp_path / "corrupt") == undisturbed(SMALL)
+
+
+def test_a_record_names_everything_that_worked_on_it(tmp_path, engine, monkeypatch):
+    """Begun by one commit, finished by another: the record has both, the last one as its provenance."""
+    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "first")
+    half_done(tmp_path, engine, monkeypatch)
+    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "second")
+    about = train(SMALL, tmp_path, engine).about
+    assert about["provenance"]["commit"] == "second"
+    assert [before["commit"] for before in about["begun_on"]] == ["first"]
 
 
 def test_a_checkpoint_of_another_engine_is_refused(tmp_path, engine, monkeypatch):
@@ -220,10 +245,14 @@ def test_a_deadline_saves_and_stops(tmp_path, engine, undisturbed):
     assert contents(SMALL, tmp_path / "late") == undisturbed(SMALL)
 
 
-def test_divergence_is_named(tmp_path, engine):
+@pytest.mark.parametrize("lr", [1e6, 1e12])
+@pytest.mark.parametrize("entropy", [False, True])
+def test_divergence_is_named(lr, entropy, tmp_path, engine):
+    """With 1e12 on one batch of a device weights may stay finite while outputs do not."""
+    config = RunConfig(**SETTING | {"lr": lr, "entropy": entropy})
     with pytest.raises(Diverged, match="lower lr"):
-        train(replace(SMALL, lr=1e6), tmp_path, engine)
-    assert not RunFiles(replace(SMALL, lr=1e6), tmp_path).csv.exists()
+        train(config, tmp_path, engine)
+    assert not RunFiles(config, tmp_path).csv.exists()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -78,7 +78,7 @@ def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp
     train([diverging, *SMOKE[:2]], 600, REFERENCE, tmp_path)
     assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["begun", "recorded"]
     shown = capsys.readouterr().out
-    assert "skipped synthetic case 2 fedavg seed 0: round 1: a local model is not finite" in shown
+    assert "skipped synthetic case 2 fedavg seed 0: round 1: a local model or its output is not finite" in shown
     assert "was made by the batched engine: go on with that one" in shown
 
 
@@ -103,7 +103,10 @@ def test_the_plan_on_the_command_line(tmp_path, capsys):
     [
         (["train", "--methods", "fedavg+entropy-value", "--cases", "2"], "no run has all of these"),
         (["train", "--ray", "auto", "--device", "cuda"], "--device and --stack-seeds are not for a cluster"),
+        (["train", "--gpus", "1"], "give --ray as well"),
         (["reproduce", "--cases", "1", "--fresh-rounds", "3"], "--cases, --fresh-rounds: only with --fresh"),
+        (["reproduce", "--engine", "reference", "--cpus", "7"], "--cpus, --engine: only with --fresh"),
+        (["reproduce", "--fresh", "--records", "9", "--audit-rounds", "5"], "--audit-rounds, --records: not with"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(arguments, message, monkeypatch):

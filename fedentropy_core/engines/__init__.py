@@ -19,6 +19,8 @@ def make_engine(name: str, dataset, threads: int | None = None, device: str | No
     """
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {name!r}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1; got {threads}")
     if name == "auto":
         name = _fastest(device)
     if name == "native" and device not in (None, "cpu"):

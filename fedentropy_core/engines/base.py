@@ -61,6 +61,7 @@ class Engine(Protocol):
     """Trains cohorts on one data set's training images and evaluates models on any images."""
 
     name: str
+    device: torch.device
 
     def train(self, work: Work) -> Cohort: ...
 

@@ -16,13 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, usable_cores
+from fedentropy_core.model import parameter_count
 
 SOURCE = Path(__file__).with_name("native.cpp")
 CACHE = Path(__file__).with_name("_build")
 IMAGE_SHAPE = (3, 32, 32)
-SMALLEST_MODEL = 61_156  # parameters of every layer but the last, which has 85 a class
 EVALUATION_CHUNK = 960  # images a call; fixed, so that losses are added in one order whatever the number of threads
 
 
@@ -52,9 +53,12 @@ def build(march: str = "native", sanitize: bool = False, folder: Path | None = N
     library = Path(folder or CACHE) / f"native-{march}-{_key(cxx, flags, march)}.so"
     if library.exists():
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
     # Two processes may build at once: each writes its own file, and renaming is atomic.
-    handle, temporary = tempfile.mkstemp(dir=library.parent, suffix=".tmp")
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=library.parent, suffix=".tmp")
+    except OSError as error:
+        raise BuildError(f"cannot write to {library.parent}: {error.strerror}") from None
     os.close(handle)
     try:
         done = subprocess.run([cxx, *flags, str(SOURCE), "-o", temporary], capture_output=True, text=True)
@@ -147,15 +151,13 @@ def _library(march: str, dtype: np.dtype) -> Library:
 class NativeEngine:
     """Trains the devices of a round side by side, one a thread; float64 exists for tests."""
 
-    name = "native"
+    name, device = "native", torch.device("cpu")
 
     def __init__(self, dataset, threads: int | None = None, dtype: type = np.float32, march: str = "native"):
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1; got {threads}")
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be float32 or float64; got {np.dtype(dtype)}")
         self.classes = len(dataset.classes)
-        self.parameters = SMALLEST_MODEL + 85 * self.classes
+        self.parameters = parameter_count(self.classes)
         self.dtype = np.dtype(dtype)
         self.images, self.labels = _checked_images(
             dataset.train_images, dataset.train_labels, self.classes, "train_images", "train_labels"

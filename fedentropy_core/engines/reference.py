@@ -18,11 +18,11 @@ FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order what
 class ReferenceEngine:
     """Trains the devices of a round side by side on `threads` single-threaded workers, or on any torch device."""
 
-    name = "reference"
-
     def __init__(self, dataset, threads: int | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
         self.classes = len(dataset.classes)
         self.device, self.dtype = usable_device(device), dtype
+        # A name of its own elsewhere: other devices give other bits.
+        self.name = "reference" if self.device.type == "cpu" else f"reference on {self.device.type}"
         self.images, self.labels = dataset.train_images, dataset.train_labels
         self.pixel_values = torch.from_numpy(dataset.pixel_values).to(self.device, dtype)
         workers = (threads or usable_cores()) if self.device.type == "cpu" else 1

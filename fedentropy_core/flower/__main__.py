@@ -5,6 +5,7 @@ import sys
 import tempfile
 
 from fedentropy_core.config import RunConfig
+from fedentropy_core.engines import native
 from fedentropy_core.flower.settings import Settings
 from fedentropy_core.flower.simulate import simulate
 from fedentropy_core.methods import METHODS
@@ -19,9 +20,11 @@ def main() -> None:
     config = RunConfig(
         dataset="synthetic", entropy=True, devices=20, fraction=0.25, method=options.method, rounds=options.rounds
     )
+    # The same on both sides: devices of the simulation have no GPU.
+    engine = "native" if native.available() else "reference"
     with tempfile.TemporaryDirectory() as folder:
-        record = run(config, progress=False, results=folder)
-    rows = simulate(Settings(config))
+        record = run(config, engine, progress=False, results=folder)
+    rows = simulate(Settings(config, engine))
     same = [row.weights for row in rows] == list(record.rounds["weights"])
     for row in rows:
         print(f"round {row.round}: accuracy {row.accuracy:.2%}, kept {row.kept} of {row.chosen}, weights {row.weights}")

@@ -36,7 +36,7 @@ class _Bench:
 
     def __init__(self, settings: Settings, message: Message, context: Context):
         self.config = settings.config
-        self.device, self.round = int(context.node_config["partition-id"]), message.content[CONFIG][ROUND]
+        self.device, self.round = _device_number(context, self.config), message.content[CONFIG][ROUND]
         self.engine, parts = workshop(self.config, settings.engine)
         self.images = parts[self.device]
         self.weights = message.content[ARRAYS][FLAT].numpy()
@@ -49,6 +49,15 @@ class _Bench:
     def result(self, cohort: Cohort, **extra: np.ndarray) -> LocalResult:
         records = {name: pack({FLAT: array}) for name, array in extra.items()}
         return LocalResult(pack({FLAT: cohort.weights[0]}), cohort.soft_labels[0], len(self.images), records)
+
+
+def _device_number(context: Context, config: RunConfig) -> int:
+    number = context.node_config.get("partition-id")
+    if number is None or not 0 <= int(number) < config.devices:
+        raise ValueError(
+            f'a SuperNode needs --node-config "partition-id=K" with K from 0 to {config.devices - 1}; got {number}'
+        )
+    return int(number)
 
 
 def _train_plain(bench: _Bench, message: Message, context: Context) -> LocalResult:

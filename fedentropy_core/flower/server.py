@@ -82,8 +82,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     settings = read_settings(context.run_config)
-    if settings.output:
-        Path(settings.output).write_text("")
+    if settings.output and Path(settings.output).exists():
+        raise ValueError(f"{settings.output} exists: move it away, or choose another output")
 
     def write(row: Round, report: RoundReport) -> None:
         if settings.output:

@@ -31,7 +31,7 @@ from fedentropy_core.flower.protocol import (
 from fedentropy_core.flower.roster import Roster
 from fedentropy_core.methods import aggregate
 from fedentropy_core.randomness import generator
-from fedentropy_core.selection import Selection, cohort_size, make_selection
+from fedentropy_core.selection import Selection, make_selection
 
 if TYPE_CHECKING:
     from fedentropy_core.flower.strategy import FedEntropyStrategy
@@ -93,15 +93,11 @@ class Session:
     def __init__(self, strategy: FedEntropyStrategy, grid: Grid, initial: ArrayRecord):
         self.strategy, self.grid = strategy, grid
         self.model = unpack(initial)
-        devices = strategy.devices or _nodes_at_start(grid, strategy)
-        self.cohort = cohort_size(strategy.fraction, devices)
-        if strategy.min_devices > self.cohort:
-            raise ValueError(f"min_devices is {strategy.min_devices}, but a round goes to {self.cohort} devices")
-        self.selection = make_selection(strategy.selection, devices, strategy.epsilon)
-        self.method = strategy.method(self.model, devices)
+        self.selection = make_selection(strategy.selection, strategy.devices, strategy.epsilon)
+        self.method = strategy.method(self.model, strategy.devices)
         self.confirmed: dict[int, int] = {}
-        self.roster = Roster(grid, devices, strategy.timeout)
-        self._wait_for_start(strategy.wait_for or devices)
+        self.roster = Roster(grid, strategy.devices, strategy.timeout)
+        self._wait_for_start()
 
     def arrays(self) -> ArrayRecord:
         return pack(self.model)
@@ -112,7 +108,9 @@ class Session:
         for attempt in range(self.strategy.max_attempts):
             nodes = self._usable(tally)
             before = copy.deepcopy(self.selection)
-            chosen = self.selection.draw(self.cohort, generator(self.strategy.seed, "selection", round, attempt))
+            chosen = self.selection.draw(
+                self.strategy.cohort, generator(self.strategy.seed, "selection", round, attempt)
+            )
             outcome = self._attempt(round, chosen, nodes, tally)
             if outcome is None:
                 lost = tuple(d for d in chosen if d not in nodes or nodes[d] in tally.bad_nodes)
@@ -217,8 +215,8 @@ class Session:
                 raise TooFewDevices(f"{len(usable)} devices are connected, {self.strategy.min_devices} are needed")
             time.sleep(WAIT_SECONDS)
 
-    def _wait_for_start(self, wanted: int) -> None:
-        deadline = time.monotonic() + self.strategy.timeout
+    def _wait_for_start(self) -> None:
+        wanted, deadline = self.strategy.devices, time.monotonic() + self.strategy.timeout
         while len(found := self.roster.connected()) < wanted:
             if time.monotonic() > deadline:
                 log(WARNING, "%d of %d devices are connected; starting without the others", len(found), wanted)
@@ -227,17 +225,6 @@ class Session:
 
     def _lose(self, round: int, device: int, reason: str) -> None:
         log(WARNING, "round %d: device %d is removed: %s", round, device, reason)
-
-
-def _nodes_at_start(grid: Grid, strategy: FedEntropyStrategy) -> int:
-    """The number of connected nodes, once there are as many as the strategy waits for."""
-    wanted = strategy.wait_for or strategy.min_devices
-    deadline = time.monotonic() + strategy.timeout
-    while (found := len(list(grid.get_node_ids()))) < wanted:
-        if time.monotonic() > deadline:
-            raise TooFewDevices(f"{found} nodes are connected, {wanted} are needed to start")
-        time.sleep(WAIT_SECONDS)
-    return found
 
 
 def _as_before(selection: Selection, lost: tuple[int, ...]) -> Selection:

@@ -6,49 +6,52 @@ from dataclasses import dataclass
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
-from fedentropy_core.config import SELECTIONS
+from fedentropy_core.config import check_integer, check_number, settle_selection
 from fedentropy_core.flower.protocol import Arrays
 from fedentropy_core.flower.server_method import Plain, ServerMethod
 from fedentropy_core.flower.session import Evaluate, Result, RoundReport, Session
+from fedentropy_core.selection import cohort_size
 
 
 @dataclass(frozen=True)
 class FedEntropyStrategy:
     """The settings of the server's side; `start` plays the rounds. The devices' side is `client_app`.
 
-    A round goes to max(1, round(fraction·devices)) devices. One that is not connected, answers with an error, not
-    within `timeout` seconds, or with a malformed soft label or model counts as removed. A round in which fewer than
-    `min_devices` soft labels, or, of the models of the kept devices, fewer than `min_devices` arrive although more
-    were kept, is played again with others, `max_attempts` times at most.
+    The first round waits up to `timeout` seconds for all devices, then starts with those that are there. A round goes
+    to max(1, round(fraction·devices)) of them. One that is not connected, answers with an error, not within `timeout`
+    seconds, or with a malformed soft label or model counts as removed. A round in which fewer than `min_devices` soft
+    labels, or, of the models of the kept devices, fewer than `min_devices` arrive although more were kept, is played
+    again with others, `max_attempts` times at most.
     """
 
     classes: int
-    devices: int | None = None  # None: as many as are connected at the start
+    devices: int
     fraction: float = 0.1
     epsilon: float = 0.8
-    selection: str = "pools"
+    selection: str | None = None  # None: pools with FedEntropy, uniform without
     entropy: bool = True  # False: no judgment, every chosen device uploads
     pools_only: bool = False
     seed: int = 0
     min_devices: int = 1
-    wait_for: int | None = None  # devices to wait for before the first round; None: `devices`, else min_devices
     timeout: float = 600.0
     max_attempts: int = 10
     method: Callable[[Arrays, int], ServerMethod] = Plain
 
     def __post_init__(self) -> None:
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}")
-        for name in ("classes", "devices", "min_devices", "wait_for", "max_attempts"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be in (0, 1]; got {self.fraction}")
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in [0, 1]; got {self.epsilon}")
-        if not self.timeout > 0:
-            raise ValueError(f"timeout must be positive; got {self.timeout}")
+        settle_selection(self)
+        for name in ("classes", "devices", "min_devices", "max_attempts"):
+            check_integer(self, name, least=1)
+        check_integer(self, "seed", least=0)
+        check_number(self, "fraction", lambda value: 0 < value <= 1, "in (0, 1]")
+        check_number(self, "epsilon", lambda value: 0 <= value <= 1, "in [0, 1]")
+        check_number(self, "timeout", lambda value: value > 0, "positive")
+        if self.min_devices > self.cohort:
+            raise ValueError(f"min_devices is {self.min_devices}, but a round goes to {self.cohort} devices")
+
+    @property
+    def cohort(self) -> int:
+        """How many devices a round goes to."""
+        return cohort_size(self.fraction, self.devices)
 
     def start(
         self,
