@@ -37,15 +37,15 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
     return DeviceWork(images, order, rng.random(order.shape) < 0.5, **terms)
 
 
-def write_record(folder, accuracies, uploads=1, model=100, **fields):
+def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, engine="reference", **fields):
     """A record with these accuracies, `uploads` models of `model` bytes a round; everything else in it is made up."""
     config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
     files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
     for number, accuracy in enumerate(accuracies, start=1):
-        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, model * uploads, 2 * model, "0" * 16)
+        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, model * uploads, 2 * model, weights)
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
-    about = about_run(config, "data", "reference") | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}
+    about = about_run(config, "data", engine) | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}
     files.write_record(lines, about)
     return files
 

@@ -362,6 +362,26 @@ def test_the_newer_node_of_a_device_is_used():
     assert session.roster.connected() == {0: 1000, 1: 1001, 2: 5}
 
 
+def test_a_silent_node_is_not_waited_for_in_every_round():
+    """It is asked, then left alone for a while, then asked again."""
+    asked = []
+
+    def silent(device, message, reply):
+        if message.metadata.message_type == WHO and device == 1:
+            asked.append(device)
+            return None
+        return reply
+
+    grid, strategy = toy(devices=2, fraction=1.0, spoil=silent, timeout=0.2)
+    session = Session(strategy, grid, START)
+    for _ in range(5):
+        assert session.roster.connected() == {0: 1000}
+    assert len(asked) == 1
+    time.sleep(10 * strategy.timeout)
+    session.roster.connected()
+    assert len(asked) == 2
+
+
 def test_nodes_without_a_number_are_numbered(caplog):
     grid, strategy = toy(devices=3, numbered=False)
     session = Session(strategy, grid, START)

@@ -1,9 +1,11 @@
 """Which node is which device.
 
 Flower numbers nodes at random, and a SuperNode that comes back may have another number. So every new node is asked
-once for its device number, its `partition-id`; nodes that have none get the lowest free number.
+once for its device number, its `partition-id`; nodes that have none get the lowest free number. A node that does not
+answer costs the time it is waited for, so it is asked again only after a while.
 """
 
+import time
 from logging import INFO, WARNING
 
 from flwr.app import RecordDict
@@ -14,6 +16,7 @@ from fedentropy_core.flower.exchange import Letter, exchange
 from fedentropy_core.flower.protocol import NO_NUMBER, WHO, read_number
 
 ASK_SECONDS = 60.0
+PAUSE = 10  # times the time it was waited for: until a silent node is asked again
 
 
 class Roster:
@@ -21,11 +24,13 @@ class Roster:
         self.grid, self.devices, self.timeout = grid, devices, min(timeout, ASK_SECONDS)
         self._node_of: dict[int, int] = {}
         self._known: set[int] = set()
+        self._silent: dict[int, float] = {}  # when to ask again
 
     def connected(self) -> dict[int, int]:
         """The node of each device that is connected now."""
         nodes = set(self.grid.get_node_ids())
-        new = sorted(nodes - self._known)
+        now = time.monotonic()
+        new = sorted(node for node in nodes - self._known if self._silent.get(node, now) <= now)
         if new:
             self._ask(new, nodes)
         return {device: node for device, node in sorted(self._node_of.items()) if node in nodes}
@@ -35,6 +40,7 @@ class Roster:
         asked = exchange(self.grid, WHO, letters, read_number, self.timeout)
         for node, reason in asked.failed.items():
             log(WARNING, "node %s did not say which device it is (%s); it will be asked again", node, reason)
+            self._silent[node] = time.monotonic() + PAUSE * self.timeout
         for node, number in asked.answers.items():
             device = self._free_number(nodes) if number == NO_NUMBER else number
             self._known.add(node)

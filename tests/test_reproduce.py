@@ -1,0 +1,39 @@
+"""What `make reproduce` says of runs trained anew."""
+
+import pytest
+from conftest import write_record
+
+from fedentropy_core import RunConfig
+from fedentropy_core.reproduce import AuditFailed, _compare
+
+ROUNDS = [0.3] * 1000
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_RESULTS", str(tmp_path / "shipped"))
+    return tmp_path / "shipped", tmp_path / "fresh"
+
+
+def test_fresh_runs_are_compared_with_the_shipped_ones(folders, capsys):
+    shipped, fresh = folders
+    for folder in folders:
+        write_record(folder, ROUNDS, engine="native")
+    write_record(shipped, ROUNDS, seed=1)
+    _compare([RunConfig(dataset="synthetic"), RunConfig(dataset="synthetic", seed=2)], fresh)
+    assert capsys.readouterr().out.splitlines() == [
+        "1 of 2 runs trained anew, 1 of them shipped as well",
+        "same  synthetic/1/fedavg/0 after 1000 rounds: 30.00%, shipped 30.00%",
+    ]
+
+
+@pytest.mark.parametrize(("engine", "fails"), [("native", True), ("batched", False)])
+def test_other_weights_fail_where_bits_must_be_the_same(engine, fails, folders, capsys):
+    for folder, weights in zip(folders, ("1" * 16, "2" * 16), strict=True):
+        write_record(folder, ROUNDS, weights=weights, engine=engine)
+    if fails:
+        with pytest.raises(AuditFailed, match="1 runs of the native engine"):
+            _compare([RunConfig(dataset="synthetic")], folders[1])
+    else:
+        _compare([RunConfig(dataset="synthetic")], folders[1])
+    assert "OTHER synthetic/1/fedavg/0" in capsys.readouterr().out
