@@ -94,8 +94,8 @@ def _measure_all(records: Records, pairs: Sequence[Comparison], measure: Measure
     missing, single = len(pairs) - len(measured), sum(m.seeds < 2 for m in measured)
     collapsed = sum(m.points_right and m.collapsed for m in measured)
     notes = [
-        f"{missing} of {len(pairs)} comparisons have no runs" if missing else "",
-        f"{single} have one seed only" if single else "",
+        f"{missing} of {len(pairs)} comparisons without runs" if missing else "",
+        f"{single} with one seed only" if single else "",
         ", ".join(f"{sum(m.outcome is o for m in measured)} {o.value}" for o in Outcome) if not single else "",
         f"{sum(m.points_right for m in measured)} of {len(measured)} point the claimed way"
         + (f", {collapsed} of them against a method at chance" if collapsed else ""),
@@ -263,16 +263,14 @@ def _soft_labels_negligible(records: Records) -> Decision:
     runs = _runs(records, "fedavg+entropy")
     if not runs:
         return NOT_TESTED, "—", "no runs"
-    # FedEntropy's downlink is the models alone.
-    shares = [
-        1
-        - run.rounds["models_up"].sum()
-        * run.rounds["bytes_down"].iloc[0]
-        / run.config.chosen_per_round
-        / run.rounds["bytes_up"].sum()
-        for run in runs
-    ]
-    return TRUE if max(shares) < 0.01 else FALSE, f"{max(shares):.3%} of the upload at most", "less than 1 % counts"
+    share = max(map(_soft_label_share, runs))
+    return TRUE if share < 0.01 else FALSE, f"{share:.3%} of the upload at most", "less than 1 % counts"
+
+
+def _soft_label_share(run: RunRecord) -> float:
+    """What of a run's upload is not models; FedEntropy's downlink is models alone."""
+    model = run.rounds["bytes_down"].iloc[0] / run.config.chosen_per_round
+    return 1 - run.rounds["models_up"].sum() * model / run.rounds["bytes_up"].sum()
 
 
 def _synergy_claims() -> list[Claim]:

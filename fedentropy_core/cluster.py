@@ -29,10 +29,6 @@ GRACE = 3  # slices that one under way at the deadline may take: a worker that h
 MOST_LOSSES = 20  # of one run; a run that kills every worker must not go round for ever
 
 
-class TooManyLosses(Exception):
-    """A run lost its worker again and again."""
-
-
 @dataclass(frozen=True)
 class Share:
     """What a run asks of the cluster; its threads are its CPUs."""
@@ -74,12 +70,11 @@ def train_on_cluster(
     ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     with ExitStack() as locks:
         missing = _claim(runs, results, locks)
-        sweep = Sweep(missing, share, results, slice_seconds, progress)
-        if missing and sweep.room() < 1:
+        if _room(share) < 1:
             has = [f"{ray.cluster_resources().get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU")]
             asked = f"{share.cpus} CPUs and {share.gpus:g} GPUs"
             raise ValueError(f"the cluster has {' and '.join(has)}, too few for a run that asks for {asked}")
-        sweep.until(time.monotonic() + seconds)
+        Sweep(missing, share, results, slice_seconds, progress).until(time.monotonic() + seconds)
 
 
 class Sweep:
@@ -102,7 +97,7 @@ class Sweep:
         """Keeps as many slices flying as the cluster has room for; stops submitting at the deadline."""
         with self.bar:
             while self.waiting or self.flying:
-                while self.waiting and len(self.flying) < self.room() and time.monotonic() < deadline:
+                while self.waiting and len(self.flying) < _room(self.share) and time.monotonic() < deadline:
                     self._submit(self.waiting.pop(0))
                 if time.monotonic() >= (deadline + GRACE * self.slice_seconds if self.flying else deadline):
                     self.bar.write("time is up; the same command goes on from the checkpoints")
@@ -156,25 +151,26 @@ class Sweep:
         else:
             self.waiting.insert(0, config)
 
-    def _skip(self, config: RunConfig, error: Exception) -> None:
-        self.bar.write(f"skipped {title(config)}: {error}")
+    def _skip(self, config: RunConfig, why: Exception | str) -> None:
+        self.bar.write(f"skipped {title(config)}: {why}")
         self.bar.total -= config.rounds
 
     def _lost(self, config: RunConfig, error: Exception) -> None:
         count = self.losses[config.key] = self.losses.get(config.key, 0) + 1
         name = title(config)
         if count > MOST_LOSSES:
-            self._skip(config, TooManyLosses(f"its worker was lost {count} times ({type(error).__name__})"))
+            self._skip(config, f"its worker was lost {count} times ({type(error).__name__})")
             return
         self.bar.write(f"{name}: worker lost, goes on elsewhere from round {self.done[config.key]}")
         self.waiting.insert(0, config)
 
-    def room(self) -> int:
-        """How many slices fit on the cluster as it is now."""
-        cluster = ray.cluster_resources()
-        by_cpu = cluster.get("CPU", 0) // self.share.cpus
-        by_gpu = cluster.get("GPU", 0) // self.share.gpus if self.share.gpus else by_cpu
-        return int(min(by_cpu, by_gpu))
+
+def _room(share: Share) -> int:
+    """How many slices fit on the cluster as it is now."""
+    cluster = ray.cluster_resources()
+    by_cpu = cluster.get("CPU", 0) // share.cpus
+    by_gpu = cluster.get("GPU", 0) // share.gpus if share.gpus else by_cpu
+    return int(min(by_cpu, by_gpu))
 
 
 def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) -> list[RunConfig]:

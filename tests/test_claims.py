@@ -72,7 +72,7 @@ def test_one_failing_comparison_spoils_a_claim(tmp_path):
     assert all_better([PAIR, BACK], LAST_TEN)(found)[0] == NOT_REPRODUCED
     verdict, _, note = all_better([PAIR, UNKNOWN], LAST_TEN)(found)
     assert verdict == NOT_TESTED
-    assert note.startswith("1 of 2 comparisons have no runs")
+    assert note.startswith("1 of 2 comparisons without runs")
     assert all_better([BACK, UNKNOWN], LAST_TEN)(found)[0] == NOT_REPRODUCED
 
 
@@ -98,7 +98,7 @@ def test_a_lead_over_a_method_at_chance_says_so(tmp_path):
     found = records(tmp_path, [(0.3, 0.1)])
     _, ours, note = all_better([PAIR], LAST_TEN)(found)
     assert ours.endswith("20.00 points more (1), FedAvg being at chance")
-    assert note == "1 have one seed only; 1 of 1 point the claimed way, 1 of them against a method at chance"
+    assert note == "1 with one seed only; 1 of 1 point the claimed way, 1 of them against a method at chance"
 
 
 @pytest.mark.parametrize(
