@@ -73,7 +73,7 @@ plots.save(figure, "accuracy_by_upload", figures)
 
 # %% [markdown]
 # **What we see.** From some hundred MB up to the 2 GB of its 1,000 rounds FedEntropy is ahead of every other method in all panels;
-# SCAFFOLD's higher end in case 2 takes more than twice that upload.
+# SCAFFOLD's higher end in cases 2 and 3 takes more than twice that upload.
 
 # %%
 print(report.missing_runs(rounds))
