@@ -80,7 +80,7 @@ def convergence(
     A data set without any run has no row, a method without any run no entry in the legend; the note names the former.
     """
     use_style()
-    shown = _with_runs(records, datasets, methods, cases)
+    shown, drawn = _with_runs(records, datasets, methods, cases)
     left_out = [DATASET_NAMES[dataset] for dataset in datasets if dataset not in shown]
     datasets = shown or datasets
     figure, grid = plt.subplots(
@@ -97,16 +97,20 @@ def convergence(
         row[0].set_ylabel("test accuracy (%)")
     for axes in grid[-1]:
         axes.set_xlabel("round")
-    runs = {(d, c, m): len(records.of(d, c, m)) for d in datasets for c in cases for m in methods}
-    note = f"{window}-round moving average, {_seeds_in_words({n for n in runs.values() if n})}"
+    seeds = {len(records.of(dataset, case, method)) for dataset in shown for case in cases for method in drawn} - {0}
+    note = f"{window}-round moving average, {_seeds_in_words(seeds)}"
     if shown and left_out:
         note += f"; no runs of {', '.join(left_out)}"
-    _legend_below(figure, [m for m in methods if any(runs[d, c, m] for d in datasets for c in cases)], note)
+    _legend_below(figure, drawn, note)
     return figure
 
 
-def _with_runs(records: Records, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int]) -> list[str]:
-    return [d for d in datasets if any(records.of(d, case, method) for case in cases for method in methods)]
+def _with_runs(
+    records: Records, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int]
+) -> tuple[list[str], list[str]]:
+    """Those of the data sets and of the methods that have any run."""
+    found = {(d, m) for d in datasets for m in methods if any(records.of(d, case, m) for case in cases)}
+    return [d for d in datasets if d in {d for d, _ in found}], [m for m in methods if m in {m for _, m in found}]
 
 
 def _seeds_in_words(counts: set[int]) -> str:
@@ -169,7 +173,8 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
     """Test accuracy against MB uploaded so far, of the first recorded seed; moving averages."""
     use_style()
     cases = (1, 2, 3)
-    datasets = _with_runs(records, datasets, methods, cases) or datasets
+    shown, drawn = _with_runs(records, datasets, methods, cases)
+    datasets = shown or datasets
     figure, grid = plt.subplots(
         len(datasets), len(cases), figsize=(3.3 * len(cases), 2.4 * len(datasets) + 0.6), squeeze=False
     )
@@ -185,7 +190,6 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
             axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
             axes.set_xlabel("MB uploaded")
         row[0].set_ylabel("test accuracy (%)")
-    drawn = [m for m in methods if any(records.of(d, case, m) for d in datasets for case in cases)]
     _legend_below(figure, drawn, f"{window}-round moving average, first recorded seed")
     return figure
 
