@@ -18,7 +18,7 @@ def test_a_run_differs_from_the_papers_in_its_cause_only():
         base = asdict(specified[run.method, run.entropy, run.case])
         changed = {name for name, value in asdict(run).items() if value != base[name]} - {"dataset", "seed"}
         assert changed == set(cause.fields)
-        assert (run.dataset, run.seed, run.rounds) == ("cifar10", 0, 1000)
+        assert (run.dataset, run.seed, run.rounds * run.chosen_per_round) == ("cifar10", 0, 10_000)
     assert len({run.key for run in diagnosis_runs()}) == len(diagnosis_runs())
 
 
