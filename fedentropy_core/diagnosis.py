@@ -34,8 +34,14 @@ CAUSES = (
     Cause("no mirroring", {"augment": "none"}, (*FEDAVG, ("scaffold", 2))),
     Cause("neither momentum nor mirroring", {"momentum": 0.0, "augment": "none"}, FEDAVG),
     Cause("batches of 10", {"batch_size": 10}, FEDAVG),
-    # As many local trainings as in 1,000 rounds of ten devices, but no c_k is older than a round.
+    # 100 rounds of all devices are as many local trainings as 1,000 rounds of ten, but no c_k is older than a round.
     Cause("all devices each round, 100 rounds", {"fraction": 1.0, "rounds": 100}, (("scaffold", 1),)),
+    Cause("one local epoch", {"epochs": 1}, (("scaffold", 1),)),
+    Cause(
+        "all devices each round, 100 rounds, one local epoch",
+        {"fraction": 1.0, "rounds": 100, "epochs": 1},
+        (("scaffold", 1),),
+    ),
     Cause("authors' values", {"selection": "value"}, tuple(("fedavg+entropy", case) for case in MIDDLE_CASES)),
 )
 
