@@ -7,6 +7,7 @@ amplifies rounding. What must hold of any record (who can be kept, how many byte
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tqdm.auto import tqdm
 
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.engines import Engine, make_engine, native
-from fedentropy_core.federation import Federation
+from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.provenance import cpu_model
 from fedentropy_core.records import RecordError, Round, RunRecord, first_digest, load_record, next_digest
 
@@ -71,13 +72,27 @@ def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine | 
     if (engine_name, dataset.name) not in engines:
         engines[engine_name, dataset.name] = make_engine(engine_name, dataset)
     count = min(rounds if exact else min(rounds, TOLERANT_ROUNDS), record.config.rounds)
+    expected = min(count, len(record.rounds))
     federation = Federation(record.config, dataset, engines[engine_name, dataset.name])
     contradiction = _contradiction(record, federation)
     if contradiction:
         return Finding(name, len(record.rounds), "with itself", False, contradiction)
     compare = _exact_difference if exact else _tolerant_difference
-    difference = compare(record, [federation.play_round() for _ in range(count)])
-    return Finding(name, count, "exact" if exact else "tolerance", difference is None, difference or "")
+    rows = _play(federation, count)
+    difference = compare(record, rows)
+    if difference is None and len(rows) != expected:
+        less = len(rows) < expected
+        difference = f"round {min(len(rows), expected) + 1} {'diverges' if less else 'does not diverge'} here"
+    return Finding(name, len(rows), "exact" if exact else "tolerance", difference is None, difference or "")
+
+
+def _play(federation: Federation, count: int) -> list[Round]:
+    """The first rounds, fewer if the run diverges."""
+    rows: list[Round] = []
+    with suppress(Diverged):
+        while len(rows) < count:
+            rows.append(federation.play_round())
+    return rows
 
 
 def _contradiction(record: RunRecord, federation: Federation) -> str | None:

@@ -13,7 +13,6 @@ from fedentropy_core.datasets import DATASETS, load_dataset, prepare
 from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_paths, diagnosis_runs
 from fedentropy_core.engines import ENGINES, make_engine
 from fedentropy_core.engines.native import BuildError
-from fedentropy_core.federation import Diverged
 from fedentropy_core.methods import METHODS
 from fedentropy_core.notebooks import NotebookError
 from fedentropy_core.partition import CASES
@@ -56,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         options.act(options)
-    except (ValueError, OSError, MemoryError, BuildError, RecordError, Diverged, AuditFailed, NotebookError) as error:
+    except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
@@ -113,6 +112,8 @@ def _run(options: argparse.Namespace) -> None:
         engine = make_engine(options.engine, load_dataset(config.dataset), options.threads, options.device)
     record = run(config, engine, not options.restart, not options.quiet, options.results)
     print(_summary(record))
+    if record.diverged:
+        raise ValueError(f"the run diverged in round {record.diverged} of {config.rounds}; lower lr (now {config.lr})")
 
 
 def _add_plan(commands) -> None:

@@ -19,10 +19,9 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.native import BuildError
-from fedentropy_core.federation import Diverged
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime, run, title
+from fedentropy_core.runner import OutOfTime, outcome, run, title
 
 SLICE_SECONDS = 60.0
 GRACE = 3  # slices that one under way at the deadline may take: a worker that hangs must not hold up the end
@@ -138,7 +137,7 @@ class Sweep:
         ) as error:
             self._lost(config, error)
             return
-        except (OtherEngine, Diverged, ValueError, MemoryError, BuildError) as error:
+        except (OtherEngine, ValueError, MemoryError, BuildError) as error:
             self._skip(config, error)
             return
         files = RunFiles(config, self.results)
@@ -147,7 +146,8 @@ class Sweep:
         self.done[config.key] = rounds
         if files.csv.exists():
             record = load_record(files.csv)
-            self.bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
+            self.bar.total -= config.rounds - rounds
+            self.bar.write(outcome(record))
         else:
             self.waiting.insert(0, config)
 
@@ -198,6 +198,6 @@ def _store(files: RunFiles, made: dict[str, bytes]) -> None:
 
 def _rounds_done(files: RunFiles) -> int:
     if files.csv.exists():
-        return files.config.rounds
+        return len(load_record(files.csv).rounds)
     checkpoint = files.load_checkpoint()
     return len(checkpoint[1]) if checkpoint else 0

@@ -43,7 +43,7 @@ class Federation:
         """Judges and aggregates what the devices trained, and evaluates the new global model."""
         config, chosen = self.config, self.chosen
         if not (np.isfinite(cohort.weights).all() and np.isfinite(cohort.soft_labels).all()):
-            raise Diverged(f"round {self.round}: a local model or its output is not finite; lower lr (now {config.lr})")
+            raise Diverged(f"round {self.round}: a local model or its output is not finite")
         sizes = np.array([len(self.parts[device]) for device in chosen])
         judgment = (judge if config.entropy else keep_all)(cohort.soft_labels, sizes)
         uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept

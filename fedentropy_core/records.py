@@ -66,12 +66,20 @@ COLUMNS = (*(field.name for field in fields(Round)), "digest")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run. `rounds` has a row a round, the columns of the CSV; `about` is the JSON."""
+    """A finished run. `rounds` has a row a round, the columns of the CSV; `about` is the JSON.
+
+    A run that diverged ends with the round before; its accuracies are those of the rounds that it has.
+    """
 
     config: RunConfig
     rounds: pd.DataFrame
     about: dict
     path: Path
+
+    @property
+    def diverged(self) -> int | None:
+        """The round in which a local model, or its output, was no longer finite; None if all rounds were played."""
+        return self.about.get("diverged")
 
     @property
     def final_accuracy(self) -> float:
@@ -229,8 +237,9 @@ _COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "digest": str}
 
 
 def _check_record(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
-    if lines[:1] != [",".join(COLUMNS)] or len(lines) != config.rounds + 1:
-        raise RecordError(f"record {csv}: not the {config.rounds} rounds that its configuration says")
+    ends_before = about.get("diverged", config.rounds + 1)
+    if lines[:1] != [",".join(COLUMNS)] or len(lines) != ends_before or len(lines) > config.rounds + 1:
+        raise RecordError(f"record {csv}: not the {config.rounds} rounds of its configuration, nor a divergence's")
     if about.get("key") != config.key:
         raise RecordError(f"record {csv}: its JSON's key is not the key of its configuration")
     try:

@@ -143,12 +143,16 @@ def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] 
             for measure in ("last ten", "best round"):
                 for method in METHODS:
                     plain, better = (
-                        {run.config.seed: MEASURES[measure](run) for run in records.of(dataset, case, label)}
+                        {run.config.seed: run for run in records.of(dataset, case, label)}
                         for label in (method, f"{method}+entropy")
                     )
-                    gains = pd.Series([better[s] - plain[s] for s in plain.keys() & better.keys()], dtype=float)
-                    rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains)))
-    return pd.DataFrame(rows, columns=["dataset", "case", "measure", "method", "mean", "std", "seeds"])
+                    pairs = [(plain[seed], better[seed]) for seed in plain.keys() & better.keys()]
+                    accuracies = [tuple(map(MEASURES[measure], pair)) for pair in pairs]
+                    gains = pd.Series([after - before for before, after in accuracies], dtype=float)
+                    diverged = sum(_diverged(pair) > 0 for pair in pairs)
+                    rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains), diverged))
+    columns = ["dataset", "case", "measure", "method", "mean", "std", "seeds", "diverged"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _cells(
@@ -166,10 +170,14 @@ def _cells(
                 runs = records.of(dataset, case, method)
                 values = pd.Series([v for v in map(measure, runs) if v is not None], dtype=float)
                 paper = papers_number(table, dataset, case, method) or (None, None)
-                ours = (values.mean(), values.std(), len(values), len(runs))
+                ours = (values.mean(), values.std(), len(values), len(runs), _diverged(runs))
                 rows.append((dataset, case, method, *paper, *ours))
-    columns = ["dataset", "case", "method", "paper_mean", "paper_std", "mean", "std", "reached", "seeds"]
+    columns = ["dataset", "case", "method", "paper_mean", "paper_std", "mean", "std", "reached", "seeds", "diverged"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _diverged(runs: Iterable[RunRecord]) -> int:
+    return sum(run.diverged is not None for run in runs)
 
 
 # ------------------------------------------------------------------------------------------------ tables to read
@@ -217,7 +225,7 @@ def gains_shown(gains: pd.DataFrame) -> pd.DataFrame:
 
 def _signed(row: pd.Series) -> str:
     spread = f" ± {row['std']:.2f}" if row["seeds"] > 1 else ""
-    return f"{row['mean']:+.2f}{spread} ({row['seeds']})"
+    return f"{row['mean']:+.2f}{spread} ({row['seeds']}{_diverged_text(row)})"
 
 
 def _paper_text(cell: pd.Series, digits: int) -> str:
@@ -227,14 +235,18 @@ def _paper_text(cell: pd.Series, digits: int) -> str:
 
 
 def _our_text(cell: pd.Series, digits: int) -> str:
-    """mean ± std (seeds); where a target was not always reached, how often."""
+    """mean ± std (seeds); where a target was not always reached, how often; how many runs diverged."""
     if cell["seeds"] == 0:
         return MISSING
     if cell["reached"] == 0:
-        return f"not reached (0 of {cell['seeds']})"
+        return f"not reached (0 of {cell['seeds']}{_diverged_text(cell)})"
     spread = f" ± {cell['std']:.{digits}f}" if cell["reached"] > 1 else ""
     count = f"{cell['seeds']}" if cell["reached"] == cell["seeds"] else f"{cell['reached']} of {cell['seeds']}"
-    return f"{cell['mean']:.{digits}f}{spread} ({count})"
+    return f"{cell['mean']:.{digits}f}{spread} ({count}{_diverged_text(cell)})"
+
+
+def _diverged_text(cell: pd.Series) -> str:
+    return f", {cell['diverged']} diverged" if cell["diverged"] else ""
 
 
 def missing_runs(long: pd.DataFrame, seeds: int = 3) -> str:

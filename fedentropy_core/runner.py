@@ -1,6 +1,7 @@
 """A run from start to record: resume, progress, checkpoints, deadline."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, load_dataset
 from fedentropy_core.engines import Engine, make_engine
-from fedentropy_core.federation import Federation
+from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.provenance import provenance
 from fedentropy_core.records import (
     OtherEngine,
@@ -46,8 +47,9 @@ def run(
 
     A finished record is returned as it is; an interrupted run goes on from its checkpoint, and its record is byte
     for byte that of an undisturbed run. `resume=False` starts from round 0, and refuses to replace a finished
-    record. `deadline` (time.monotonic()) saves a checkpoint and raises OutOfTime. `progress` may be a bar that
-    counts the rounds of several runs; `dataset` is for who has it in memory already.
+    record. A run that diverges ends there, with a warning, and its record says so. `deadline` (time.monotonic())
+    saves a checkpoint and raises OutOfTime. `progress` may be a bar that counts the rounds of several runs;
+    `dataset` is for who has it in memory already.
     """
     files = RunFiles(config, results)
     with files.locked():
@@ -75,6 +77,12 @@ def title(config: RunConfig) -> str:
     return f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
 
 
+def outcome(record: RunRecord) -> str:
+    """A finished run in a line."""
+    accuracies = f"last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}"
+    return f"{record.path}: {accuracies}{f', diverged in round {record.diverged}' if record.diverged else ''}"
+
+
 def is_late(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() > deadline
 
@@ -95,10 +103,11 @@ class Journal:
         self.made = [*(before for before in history["made"] if before != here), here]
         self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(config, fingerprint)
         self.counted = self.saved = time.monotonic()
+        self.diverged = False
 
     @property
     def complete(self) -> bool:
-        return len(self.lines) == self.config.rounds
+        return self.diverged or len(self.lines) == self.config.rounds
 
     def add(self, row: Round, save: bool = False, share: float = 1.0) -> None:
         """Takes down a round, and saves a checkpoint if one is due or asked for.
@@ -114,11 +123,20 @@ class Journal:
             self.files.save_checkpoint(self.about | history, self.lines, self.federation.arrays())
             self.saved = time.monotonic()
 
+    def end_diverged(self, why: Diverged) -> None:
+        """The run ends with the rounds it has."""
+        self.diverged = True
+        warnings.warn(f"{self.title} diverged in {why}; a lower lr (now {self.config.lr}) may help", stacklevel=4)
+
     def write_record(self) -> None:
         """`provenance` is the last process's; where others came before, `begun_on` has theirs."""
         *before, last = self.made
         made = {"final_digest": self.digest, "provenance": last | {"wall_seconds": round(self.seconds, 1)}}
-        self.files.write_record(self.lines, self.about | made | ({"begun_on": before} if before else {}))
+        if before:
+            made["begun_on"] = before
+        if self.diverged:
+            made["diverged"] = len(self.lines) + 1
+        self.files.write_record(self.lines, self.about | made)
 
     def out_of_time(self) -> OutOfTime:
         return OutOfTime(f"{self.title}: stopped after round {len(self.lines)} of {self.config.rounds}")
@@ -127,7 +145,11 @@ class Journal:
 def _train(journal: Journal, progress: bool | tqdm, deadline: float | None) -> None:
     with progress_bar(progress, journal.title, journal.config.rounds, len(journal.lines)) as bar:
         while not journal.complete:
-            row = journal.federation.play_round()
+            try:
+                row = journal.federation.play_round()
+            except Diverged as why:
+                journal.end_diverged(why)
+                break
             late = is_late(deadline)
             journal.add(row, save=late)
             bar.set_postfix_str(f"accuracy {row.accuracy:.2%}, kept {len(row.kept)}/{len(row.chosen)}", refresh=False)

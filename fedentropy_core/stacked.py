@@ -44,8 +44,8 @@ def run_stacked(
 ) -> list[RunRecord]:
     """Trains what is missing of runs on one data set with one local rule, and returns the records of all.
 
-    Each run goes on from its own checkpoint, whatever its round, and leaves the stack when it is done. `deadline` and
-    `progress` are as in `run`. A run that diverges leaves the stack too; its error is raised once the others are done.
+    Each run goes on from its own checkpoint, whatever its round, and leaves the stack when it is done or diverges.
+    `deadline` and `progress` are as in `run`.
     """
     _check(configs, engine)
     everything = [RunFiles(config, results) for config in configs]
@@ -70,7 +70,7 @@ def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
 
 
 def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqdm, deadline: float | None) -> None:
-    running, diverged = list(journals), []
+    running = list(journals)
     rounds, done = sum(journal.config.rounds for journal in journals), sum(len(journal.lines) for journal in journals)
     with progress_bar(progress, f"{journals[0].title} and {len(journals) - 1} more", rounds, done) as bar:
         while running:
@@ -78,17 +78,12 @@ def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqd
             late = is_late(deadline)
             for journal, cohort in zip(tuple(running), cohorts, strict=True):
                 try:
-                    row = journal.federation.end_round(cohort)
-                except Diverged as error:
-                    diverged.append(f"{journal.title}: {error}")
-                    running.remove(journal)
-                    continue
-                journal.add(row, save=late, share=1 / len(cohorts))
-                bar.update()
+                    journal.add(journal.federation.end_round(cohort), save=late, share=1 / len(cohorts))
+                    bar.update()
+                except Diverged as why:
+                    journal.end_diverged(why)
                 if journal.complete:
                     journal.write_record()
                     running.remove(journal)
             if late and running:
                 raise running[0].out_of_time()
-    if diverged:
-        raise Diverged("; ".join(diverged))

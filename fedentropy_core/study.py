@@ -11,9 +11,8 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.engines import Engine, make_engine
-from fedentropy_core.federation import Diverged
 from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, RunRecord, load_record
-from fedentropy_core.runner import OutOfTime, run, title
+from fedentropy_core.runner import OutOfTime, outcome, run, title
 from fedentropy_core.stacked import run_stacked, seed_stacks
 
 # Table 1 and Figure 2; with the second row Table 3 and Figures 3a and 6; the third is Figure 3b and the authors' rule.
@@ -108,8 +107,7 @@ def train(
     """Trains what is missing, one run at a time on all cores, and stops with a checkpoint when the time is up.
 
     With `stack_seeds` the seeds of a method are trained side by side, which fills a GPU better. A run that cannot be
-    trained (another process works on it, another engine began it, its data set is not there, it diverges) is skipped
-    with a notice.
+    trained (another process works on it, another engine began it, its data set is not there) is skipped with a notice.
     """
     deadline = time.monotonic() + seconds
     missing = [config for config in runs if not RunFiles(config, results).csv.exists()]
@@ -118,8 +116,9 @@ def train(
         for stack in stacks:
             try:
                 for record in _train_stack(stack, engines, results, bar, deadline):
-                    bar.write(f"{record.path}: last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}")
-            except (RecordLocked, OtherEngine, DatasetMissing, Diverged) as error:
+                    bar.total -= record.config.rounds - len(record.rounds)
+                    bar.write(outcome(record))
+            except (RecordLocked, OtherEngine, DatasetMissing) as error:
                 bar.total -= sum(config.rounds for config in stack)
                 bar.write(f"skipped {title(stack[0])}: {error}")
             except OutOfTime as stop:

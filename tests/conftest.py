@@ -38,7 +38,10 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
 
 
 def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, engine="reference", **fields):
-    """A record with these accuracies, `uploads` models of `model` bytes a round; everything else in it is made up."""
+    """A record with these accuracies, `uploads` models of `model` bytes a round; everything else in it is made up.
+
+    With fewer accuracies than rounds it is that of a run that diverged.
+    """
     config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
     files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
     for number, accuracy in enumerate(accuracies, start=1):
@@ -46,6 +49,8 @@ def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, eng
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
     about = about_run(config, "data", engine) | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}
+    if len(accuracies) < config.rounds:
+        about["diverged"] = len(accuracies) + 1
     files.write_record(lines, about)
     return files
 

@@ -68,6 +68,22 @@ def test_a_forged_record_is_caught_by_training(folder):
     assert findings(folder, rounds=2)[0].note == "round 2 comes out otherwise"
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
+def test_a_divergence_must_come_again(folder, tmp_path):
+    """One record really diverged; the other was cut after two rounds, and its JSON says that it diverged."""
+    diverging = profile_config("smoke", dataset="synthetic", lr=1e30)
+    run(diverging, "reference", progress=False, results=tmp_path)
+    (finding,) = audit.audit([RunFiles(diverging, tmp_path).csv], 2, progress=False)
+    assert (finding.ok, finding.rounds) == (True, 0)
+    files = RunFiles(CONFIGS[0], folder)
+    lines = files.csv.read_text().splitlines()[:3]
+    about = json.loads(files.json.read_text()) | {"diverged": 3, "final_digest": lines[-1].rpartition(",")[2]}
+    files.json.write_text(json.dumps(about))
+    files.csv.write_text("\n".join(lines) + "\n")
+    assert findings(folder, rounds=2)[0].ok
+    assert findings(folder, rounds=3)[0].note == "round 3 does not diverge here"
+
+
 def test_tolerance_where_bits_cannot_be_asked_for(folder, monkeypatch):
     monkeypatch.setattr(audit, "cpu_model", lambda: "another CPU")
     assert [(f.ok, f.how) for f in findings(folder)] == [(True, "tolerance")] * 2

@@ -30,7 +30,6 @@ def test_run_writes_a_record_and_says_where(tmp_path, capsys):
         (["--lr", "-1"], "error: lr must be positive; got -1.0"),
         (["--selection", "value"], "error: selection and pools_only belong to FedEntropy"),
         (["--devices", "3", "--fraction", "1"], "cannot cover 10 labels"),
-        (["--lr", "1e6", "--rounds", "2"], "lower lr"),
     ],
 )
 def test_bad_requests_end_with_a_message(arguments, message, tmp_path):
@@ -38,6 +37,12 @@ def test_bad_requests_end_with_a_message(arguments, message, tmp_path):
         main([*SMOKE, "--results", str(tmp_path), "--quiet", *arguments])
     assert message in str(stopped.value)
     assert list(tmp_path.rglob("*.csv")) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*diverged")
+def test_a_run_that_diverges_ends_with_a_message(tmp_path):
+    with pytest.raises(SystemExit, match="the run diverged in round 1 of 2; lower lr"):
+        main([*SMOKE, "--results", str(tmp_path), "--quiet", "--lr", "1e6", "--rounds", "2"])
 
 
 def test_missing_data_says_what_to_do(tmp_path, monkeypatch):

@@ -85,6 +85,23 @@ def test_gains_are_paired_by_seed(tmp_path):
     assert list(shown["Moon"]) == ["—"] * 2
 
 
+def test_runs_that_diverged_are_counted(tmp_path):
+    """Their accuracy is that of the rounds they have."""
+    write_record(tmp_path, [0.2] * 3, dataset="cifar10", rounds=1000)
+    write_record(tmp_path, [0.1] * 1000, dataset="cifar10", seed=1)
+    for seed in (0, 1):
+        write_record(tmp_path, [0.3] * 1000, dataset="cifar10", entropy=True, seed=seed)
+    records = Records.load(results=tmp_path)
+    long = report.accuracy_table(records, "table1", ["cifar10"], ["fedavg", "fedavg+entropy"], [1])
+    shown = report.side_by_side(long[long["measure"] == "last ten"])
+    assert list(shown.iloc[1, 3:]) == ["15.00 ± 7.07 (2, 1 diverged)", "30.00 ± 0.00 (2)"]
+    rounds = report.side_by_side(report.rounds_table(records, ["cifar10"], ["fedavg"]))
+    assert rounds[rounds["case"] == 1].iloc[1, 3] == "not reached (0 of 2, 1 diverged)"
+    assert report.gains_shown(report.gains_table(records, ["cifar10"], [1]))["FedAvg"][0] == (
+        "+15.00 ± 7.07 (2, 1 diverged)"
+    )
+
+
 def test_missing_runs_come_with_their_command(tmp_path):
     for seed in range(3):
         record(tmp_path, 0.3, seed=seed)

@@ -1,5 +1,6 @@
 """Whole runs: repeatable, resumable after kill -9 at any round, and as the paper says."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
+from conftest import write_record
 
 from fedentropy_core import RunConfig, load_dataset, run
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
-from fedentropy_core.records import RecordError, RunFiles
+from fedentropy_core.records import RecordError, RunFiles, load_record
 from fedentropy_core.runner import OutOfTime
 
 SETTING = {"dataset": "synthetic", "case": 2, "devices": 50, "fraction": 0.1, "epochs": 1, "rounds": 7}
@@ -250,9 +252,35 @@ def test_a_deadline_saves_and_stops(tmp_path, engine, undisturbed):
 def test_divergence_is_named(lr, entropy, tmp_path, engine):
     """With 1e12 on one batch of a device weights may stay finite while outputs do not."""
     config = RunConfig(**SETTING | {"lr": lr, "entropy": entropy})
-    with pytest.raises(Diverged, match="lower lr"):
-        train(config, tmp_path, engine)
-    assert not RunFiles(config, tmp_path).csv.exists()
+    with pytest.warns(UserWarning, match="diverged in round .* a lower lr"):
+        record = train(config, tmp_path, engine)
+    assert record.diverged == len(record.rounds) + 1
+
+
+def test_a_run_that_diverges_leaves_the_rounds_before(tmp_path, engine, undisturbed, monkeypatch):
+    end_round = Federation.end_round
+
+    def end_or_diverge(self, cohort):
+        if self.round == 4:
+            raise Diverged("round 4: a local model is not finite")
+        return end_round(self, cohort)
+
+    files, (whole, _) = RunFiles(SMALL, tmp_path), undisturbed(SMALL)
+    monkeypatch.setattr(Federation, "end_round", end_or_diverge)
+    with pytest.warns(UserWarning, match="round 4"):
+        train(SMALL, tmp_path, engine)
+    assert files.csv.read_bytes().splitlines() == whole.splitlines()[:4]
+    assert not files.checkpoint.exists()
+    assert train(SMALL, tmp_path, engine).diverged == 4
+
+
+@pytest.mark.parametrize("diverged", [3, 5, None, "4"])
+def test_a_record_ends_where_its_json_says(diverged, tmp_path):
+    files = write_record(tmp_path, [0.1] * 3, rounds=7)
+    assert load_record(files.csv).diverged == 4
+    files.json.write_text(json.dumps(json.loads(files.json.read_text()) | {"diverged": diverged}))
+    with pytest.raises(RecordError, match="not the 7 rounds of its configuration"):
+        load_record(files.csv)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
