@@ -42,6 +42,7 @@ CAUSES = (
         {"fraction": 1.0, "rounds": 100, "epochs": 1},
         (("scaffold", 1),),
     ),
+    Cause("without pools", {"selection": "uniform"}, (("scaffold+entropy", 3),)),
     Cause("authors' values", {"selection": "value"}, tuple(("fedavg+entropy", case) for case in MIDDLE_CASES)),
 )
 
@@ -68,7 +69,7 @@ def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
         for label, case in cause.runs:
             changed = _load(_changed(cause, label, case), diagnosis_folder(results))
             specified = _load(_specified(label, case), results)
-            paper = papers_number("table1", "cifar10", case, label)
+            paper = papers_number("table1", "cifar10", case, label) or papers_number("table3", "cifar10", case, label)
             rows.append((cause.name, label, case, *paper, *_accuracies(specified), *_accuracies(changed)))
     columns = ["change", "method", "case", "paper_mean", "paper_std"]
     ours = [f"{which} {measure}" for which in ("specified", "changed") for measure in MEASURES]
