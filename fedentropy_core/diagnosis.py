@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paths import results_root
 from fedentropy_core.records import RunFiles, RunRecord, load_record
 from fedentropy_core.report import MEASURES, MISSING, NAMES, papers_number
-from fedentropy_core.study import label_fields
+from fedentropy_core.study import CASES, label_fields
 
 MIDDLE_CASES = (2, 3)  # where FedAvg and FedEntropy come out above the paper
 
@@ -28,6 +29,7 @@ class Cause:
     runs: tuple[tuple[str, int], ...]
 
 
+WITHOUT_POOLS = "scaffold+entropy-no-pools"
 FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
 CAUSES = (
     Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1), ("scaffold", 2))),
@@ -74,6 +76,32 @@ def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
     columns = ["change", "method", "case", "paper_mean", "paper_std"]
     ours = [f"{which} {measure}" for which in ("specified", "changed") for measure in MEASURES]
     return pd.DataFrame(rows, columns=columns + ours)
+
+
+def control_ages(record: RunRecord) -> np.ndarray:
+    """[rounds, devices]: how many rounds old each device's control variate is when a round begins.
+
+    It is renewed when the device is kept; one that never was counts from the start.
+    """
+    renewed, ages = np.zeros(record.config.devices), []
+    for row in record.rounds.itertuples():
+        ages.append(row.round - 1 - renewed)
+        renewed[list(row.kept)] = row.round
+    return np.array(ages)
+
+
+def controls_table(results: Path | str | None = None) -> pd.DataFrame:
+    """SCAFFOLD's runs: the age of control variates in rounds, over all devices and rounds, and the accuracy."""
+    runs = [(_specified(label, case), results) for case in CASES for label in ("scaffold", "scaffold+entropy")]
+    runs += [(run, diagnosis_folder(results)) for run in diagnosis_runs() if run.label == WITHOUT_POOLS]
+    rows = []
+    for config, folder in runs:
+        record = _load(config, folder)
+        if record is not None:
+            ages = control_ages(record)
+            accuracy = round(MEASURES["last ten"](record), 2)
+            rows.append((config.case, config.label, int(np.median(ages)), int(np.quantile(ages, 0.9)), accuracy))
+    return pd.DataFrame(rows, columns=["case", "method", "median age", "one in ten is older than", "last ten"])
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:

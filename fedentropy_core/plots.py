@@ -101,6 +101,8 @@ def convergence(
     note = f"{window}-round moving average, {_seeds_in_words(seeds)}"
     if shown and left_out:
         note += f"; no runs of {', '.join(left_out)}"
+    if any(r.diverged for d in shown for case in cases for method in drawn for r in records.of(d, case, method)):
+        note += "; where a curve ends early its run diverged"
     _legend_below(figure, drawn, note)
     return figure
 

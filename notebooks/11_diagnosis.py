@@ -27,7 +27,7 @@
 
 # %%
 from fedentropy_core import report
-from fedentropy_core.diagnosis import diagnosis_table, shown
+from fedentropy_core.diagnosis import controls_table, diagnosis_table, shown
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -48,3 +48,18 @@ shown(table)
 # control variates are not the cause. With one local epoch it ends at 15.72. With one local epoch and all devices it learns up
 # to round 85 (22.66) and then falls to chance within seven rounds. So local steps have a part in it: with fewer of them it
 # diverges later or less. In case 2 nothing is tried yet.
+
+# %% [markdown]
+# ## SCAFFOLD with FedEntropy
+#
+# SCAFFOLD's global control variate c is the mean of all devices' c_k, and a device's c_k is renewed only when it is kept. With
+# uniform draws every device has its turn about once in ten rounds. The judgment removes devices, and pools draw most devices
+# from those kept before. How old are control variates then, in rounds, over all devices and rounds?
+
+# %%
+ages = controls_table(results)
+report.write_table("control_ages", ages, ages, tables)
+ages
+
+# %% [markdown]
+# **What we see, with one seed.**
