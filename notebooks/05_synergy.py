@@ -66,7 +66,8 @@ shown
 # 6.2, 4.2 and 2.1 to FedProx, and 6.5 to Moon in case 1, where Moon is trained so far. By the best round it is 4.2 to 4.7
 # points in case 1 and at most 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less, but not
 # higher. To SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by the best round in both,
-# where the paper has SCAFFOLD gain like the others. Notebook 11 looks for the cause.
+# where the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment and uniform draws SCAFFOLD
+# gains in case 3 (notebook 11).
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1
