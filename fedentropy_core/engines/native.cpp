@@ -642,11 +642,9 @@ struct Cnn {
         S* c;
         long c_row, columns;
         const S* bias = nullptr;
-        const S* gate = nullptr;  // laid out as c
     };
-    enum class After { Nothing, Relu, Gate };  // Gate: c only where gate > 0, else 0
 
-    template <After AFTER, int ROWS, int VECTORS>
+    template <int ROWS, int VECTORS>
     static INLINE void product_tile(const Product& p) {
         Vec sum[ROWS][VECTORS];
         for (int m = 0; m < ROWS; m++)
@@ -663,54 +661,57 @@ struct Cnn {
         for (int m = 0; m < ROWS; m++)
             for (int v = 0; v < VECTORS; v++) {
                 const long at = m * p.c_row + v * WIDTH, left = p.columns - v * WIDTH;
-                Vec value = sum[m][v];
-                if (AFTER == After::Relu) value = max(value, Vec{});
-                if (AFTER == After::Gate) value = load(p.gate + at) > Vec{} ? value : Vec{};
                 if (left >= WIDTH)
-                    store(p.c + at, value);
+                    store(p.c + at, sum[m][v]);
                 else
-                    for (long i = 0; i < left; i++) p.c[at + i] = value[i];
+                    for (long i = 0; i < left; i++) p.c[at + i] = sum[m][v][i];
             }
     }
 
     /// The rows of one tile of columns, in tiles of ROWS and then of ever fewer.
-    template <After AFTER, int ROWS, int VECTORS>
+    template <int ROWS, int VECTORS>
     static void product_rows(Product p) {
         for (; p.rows >= ROWS; p.rows -= ROWS) {
-            product_tile<AFTER, ROWS, VECTORS>(p);
+            product_tile<ROWS, VECTORS>(p);
             p.a += ROWS * p.a_row, p.c += ROWS * p.c_row;
             if (p.bias) p.bias += ROWS;
-            if (p.gate) p.gate += ROWS * p.c_row;
         }
         if constexpr (ROWS > 1)
-            if (p.rows > 0) product_rows<AFTER, ROWS / 2, VECTORS>(p);
+            if (p.rows > 0) product_rows<ROWS / 2, VECTORS>(p);
     }
 
     /// Tiles of columns are the outer loop, so that those of b stay in the first-level cache; the last is narrower.
-    template <After AFTER, int VECTORS = FC_TILE_VECTORS>
+    template <int VECTORS = FC_TILE_VECTORS>
     static void product(Product p) {
         constexpr long width = VECTORS * WIDTH;
         for (; p.columns > width - WIDTH; p.columns -= width) {
-            product_rows<AFTER, FC_TILE_ROWS, VECTORS>(p);
+            product_rows<FC_TILE_ROWS, VECTORS>(p);
             p.b += width, p.c += width;
-            if (p.gate) p.gate += width;
         }
         if constexpr (VECTORS > 1)
-            if (p.columns > 0) product<AFTER, VECTORS - 1>(p);
+            if (p.columns > 0) product<VECTORS - 1>(p);
     }
 
-    /// y = after(W·x + b) for x[inputs][sample].
-    template <After AFTER>
+    /// y = W·x + b for x[inputs][sample].
     static void fully_connected(const S* w, const S* b, const S* x, int inputs, S* y, int outputs, const Batch& batch) {
-        product<AFTER>({w, inputs, 1, outputs, inputs, x, batch.padded, y, batch.padded, batch.padded, b});
+        product({w, inputs, 1, outputs, inputs, x, batch.padded, y, batch.padded, batch.padded, b});
     }
 
-    /// dx = Wᵀ·dy; with After::Gate only where x > 0, the gradient of the ReLU that made x.
-    template <After AFTER>
-    static void input_gradient(const S* w, const S* dy, int outputs, const S* x, S* dx, int inputs,
-                               const Batch& batch) {
-        product<AFTER>(
-            {w, 1, inputs, inputs, outputs, dy, batch.padded, dx, batch.padded, batch.padded, nullptr, x});
+    /// dx = Wᵀ·dy.
+    static void input_gradient(const S* w, const S* dy, int outputs, S* dx, int inputs, const Batch& batch) {
+        product({w, 1, inputs, inputs, outputs, dy, batch.padded, dx, batch.padded, batch.padded});
+    }
+
+    // The ReLU is a pass of its own: in the product, its zero would take a register that the tile needs.
+
+    static void relu(S* x, int features, const Batch& batch) {
+        for (long i = 0; i < features * batch.padded; i += WIDTH) store(x + i, max(load(x + i), Vec{}));
+    }
+
+    /// dx = 0 where x, the output of a ReLU, is 0.
+    static void relu_gradient(const S* x, S* dx, int features, const Batch& batch) {
+        for (long i = 0; i < features * batch.padded; i += WIDTH)
+            store(dx + i, load(x + i) > Vec{} ? load(dx + i) : Vec{});
     }
 
     /// y[sample][feature] = x[feature][sample], a few features at a time to stay in the first-level cache.
@@ -728,8 +729,7 @@ struct Cnn {
                                 const Batch& batch) {
         const long x_row = round_up(inputs, LANES);
         transpose(x, inputs, transposed, x_row, batch);
-        product<After::Nothing>(
-            {dy, batch.padded, 1, outputs, batch.samples, transposed, x_row, dw, inputs, inputs});
+        product({dy, batch.padded, 1, outputs, batch.samples, transposed, x_row, dw, inputs, inputs});
         for (int o = 0; o < outputs; o++) {
             S partial[LANES] = {};
             for (long n = 0; n < batch.padded; n += LANES)
@@ -765,14 +765,15 @@ struct Cnn {
             conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2,
                              ws.winner2 + batch.first(i));
         }
-        fully_connected<After::Relu>(w + Offsets::fc1_w, w + Offsets::fc1_b, ws.pool2, FLAT, ws.hidden1, FC1, batch);
-        fully_connected<After::Relu>(w + Offsets::fc2_w, w + Offsets::fc2_b, ws.hidden1, FC1, ws.hidden2, FC2, batch);
+        fully_connected(w + Offsets::fc1_w, w + Offsets::fc1_b, ws.pool2, FLAT, ws.hidden1, FC1, batch);
+        relu(ws.hidden1, FC1, batch);
+        fully_connected(w + Offsets::fc2_w, w + Offsets::fc2_b, ws.hidden1, FC1, ws.hidden2, FC2, batch);
+        relu(ws.hidden2, FC2, batch);
     }
 
     static void forward(const S* w, Workspace& ws, const Batch& batch) {
         forward_features(w, ws, batch);
-        fully_connected<After::Nothing>(w + Offsets::fc3_w, w + ws.at.fc3_b, ws.hidden2, FC2, ws.logits, ws.classes,
-                                        batch);
+        fully_connected(w + Offsets::fc3_w, w + ws.at.fc3_b, ws.hidden2, FC2, ws.logits, ws.classes, batch);
     }
 
     /// probability[c][n] = exp(logit[c] − m) / Σ exp(logit − m), m the largest logit; optionally m and the sum.
@@ -813,16 +814,18 @@ struct Cnn {
     static void backward_fully_connected(const S* w, Workspace& ws, const Batch& batch, const S* d_features, S* g) {
         weight_gradient(ws.d_logits, ws.classes, ws.hidden2, FC2, ws.transposed, g + Offsets::fc3_w, g + ws.at.fc3_b,
                         batch);
-        input_gradient<After::Gate>(w + Offsets::fc3_w, ws.d_logits, ws.classes, ws.hidden2, ws.d_hidden2, FC2, batch);
+        input_gradient(w + Offsets::fc3_w, ws.d_logits, ws.classes, ws.d_hidden2, FC2, batch);
+        relu_gradient(ws.hidden2, ws.d_hidden2, FC2, batch);
         if (d_features)
             for (long i = 0; i < FC2 * batch.padded; i += WIDTH)
                 store(ws.d_hidden2 + i, load(ws.d_hidden2 + i) + load(d_features + i));
         weight_gradient(ws.d_hidden2, FC2, ws.hidden1, FC1, ws.transposed, g + Offsets::fc2_w, g + Offsets::fc2_b,
                         batch);
-        input_gradient<After::Gate>(w + Offsets::fc2_w, ws.d_hidden2, FC2, ws.hidden1, ws.d_hidden1, FC1, batch);
+        input_gradient(w + Offsets::fc2_w, ws.d_hidden2, FC2, ws.d_hidden1, FC1, batch);
+        relu_gradient(ws.hidden1, ws.d_hidden1, FC1, batch);
         weight_gradient(ws.d_hidden1, FC1, ws.pool2, FLAT, ws.transposed, g + Offsets::fc1_w, g + Offsets::fc1_b,
                         batch);
-        input_gradient<After::Nothing>(w + Offsets::fc1_w, ws.d_hidden1, FC1, nullptr, ws.d_pool2, FLAT, batch);
+        input_gradient(w + Offsets::fc1_w, ws.d_hidden1, FC1, ws.d_pool2, FLAT, batch);
     }
 
     /// A slab's way back from d_pool2 to the partial sums of both kernels' gradients.
