@@ -20,7 +20,7 @@ from fedentropy_core.paths import results_root
 from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
 from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.runner import run
-from fedentropy_core.study import Choice, EnginePool, overview, study_runs, train
+from fedentropy_core.study import Choice, EnginePool, estimate, overview, study_runs, train
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
@@ -130,11 +130,9 @@ def _plan(options: argparse.Namespace) -> None:
     counts = runs["state"].value_counts()
     print("\na mark a seed: " + ", ".join(f"{mark} {state}" for state, mark in _MARKS.items()))
     print(f"{counts.get('recorded', 0)} of {len(runs)} runs recorded")
-    recorded = runs[runs["state"] == "recorded"]
-    if 0 < len(recorded) < len(runs):
-        pace = recorded["seconds"].sum() / recorded["rounds"].sum()
-        hours = pace * runs["rounds"][runs["state"] != "recorded"].sum() / 3600
-        print(f"the rest takes about {hours:.1f} h at the {pace:.2f} s a round of the recorded runs")
+    left = runs.loc[runs["state"] != "recorded", "rounds"].sum()
+    if left:
+        print(f"the rest, {left:,} rounds: {estimate(left, runs['pace'])}")
 
 
 def _add_train(commands) -> None:

@@ -104,6 +104,12 @@ def controls_table(results: Path | str | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case", "method", "median age", "one in ten is older than", "last ten"])
 
 
+def controls_shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The table as text."""
+    names = NAMES | {WITHOUT_POOLS: "SCAFFOLD + FedEntropy without pools"}
+    return table.assign(method=table["method"].map(names), **{"last ten": table["last ten"].map("{:.2f}".format)})
+
+
 def shown(table: pd.DataFrame) -> pd.DataFrame:
     """The table as text; a cell of ours is last ten / last hundred / best round."""
     return pd.DataFrame(

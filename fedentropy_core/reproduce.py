@@ -13,7 +13,17 @@ from fedentropy_core.paths import atomic_write, project_root
 from fedentropy_core.records import record_paths
 from fedentropy_core.report import Records, accuracy_table, markdown, side_by_side
 from fedentropy_core.sources import SPECS
-from fedentropy_core.study import ABLATION, SYNERGY, TABLE_1, EnginePool, label_fields, overview, study_runs, train
+from fedentropy_core.study import (
+    ABLATION,
+    SYNERGY,
+    TABLE_1,
+    EnginePool,
+    estimate,
+    label_fields,
+    overview,
+    study_runs,
+    train,
+)
 
 DATASETS = tuple(SPECS)
 README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
@@ -45,12 +55,8 @@ def announce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
     _fetch()
     todo = overview(runs, folder)
     rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
-    shipped = overview(study_runs())
-    pace = shipped["seconds"].sum() / shipped.loc[shipped["state"] == "recorded", "rounds"].sum()
-    estimate = (
-        f"about {rounds * pace / 3600:.1f} h at the pace of the shipped records" if pace > 0 else "no estimate yet"
-    )
-    print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {estimate}")
+    time = estimate(rounds, overview(study_runs())["pace"])
+    print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {time}")
 
 
 def finish_fresh(runs: Sequence[RunConfig], folder: Path) -> None:

@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.engines import Engine, make_engine
+from fedentropy_core.engines.base import usable_cores
 from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, RunRecord, load_record
 from fedentropy_core.runner import OutOfTime, outcome, run, title
 from fedentropy_core.stacked import run_stacked, seed_stacks
@@ -73,14 +74,28 @@ def study_runs() -> list[RunConfig]:
 
 
 def overview(runs: Iterable[RunConfig], results: Path | None = None) -> pd.DataFrame:
-    """A row a run: what it is, whether it is recorded, begun or missing, and its wall time."""
+    """A row a run: what it is, whether it is recorded, begun or missing, and how many core-seconds a round took."""
     rows = []
     for config in runs:
         files = RunFiles(config, results)
         state = "recorded" if files.csv.exists() else "begun" if files.checkpoint.exists() else "missing"
-        seconds = load_record(files.csv).about["provenance"]["wall_seconds"] if state == "recorded" else None
-        rows.append((config.dataset, config.case, config.label, config.seed, config.rounds, state, seconds))
-    return pd.DataFrame(rows, columns=["dataset", "case", "method", "seed", "rounds", "state", "seconds"])
+        pace = _core_seconds_a_round(load_record(files.csv)) if state == "recorded" else None
+        rows.append((config.dataset, config.case, config.label, config.seed, config.rounds, state, pace))
+    return pd.DataFrame(rows, columns=["dataset", "case", "method", "seed", "rounds", "state", "pace"])
+
+
+def estimate(rounds: int, paces: pd.Series) -> str:
+    """How long these rounds take on this machine's cores if they are as fast as the recorded runs'."""
+    if paces.isna().all():
+        return "no estimate yet"
+    cores, pace = usable_cores(), paces.mean()
+    hours = rounds * pace / cores / 3600
+    return f"about {hours:.1f} h on {cores} cores, at the {pace:.1f} core-seconds a round of the records"
+
+
+def _core_seconds_a_round(record: RunRecord) -> float:
+    made_on = record.about["provenance"]
+    return made_on["wall_seconds"] * made_on["cores"] / len(record.rounds)
 
 
 class EnginePool:

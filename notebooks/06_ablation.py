@@ -51,7 +51,9 @@ figure = plots.convergence(records, datasets[:1], methods, cases=[1])
 plots.save(figure, "figure3b_ablation", figures)
 
 # %% [markdown]
-# **What we see.** Nothing yet of the ablation: two of its five variants are recorded, FedAvg and FedEntropy as a whole.
+# **What we see, with one seed.** The judgment alone, with uniform selection, is 5.2 points ahead of FedAvg by the last ten
+# rounds and uploads 7.8 of 10 models a round; the pools add 1.0 points to it. Pools only and the authors' values are not
+# trained yet.
 
 # %%
 print(report.missing_runs(long))

@@ -27,7 +27,7 @@
 
 # %%
 from fedentropy_core import report
-from fedentropy_core.diagnosis import controls_table, diagnosis_table, shown
+from fedentropy_core.diagnosis import controls_shown, controls_table, diagnosis_table, shown
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -58,8 +58,8 @@ shown(table)
 
 # %%
 ages = controls_table(results)
-report.write_table("control_ages", ages, ages, tables)
-ages
+report.write_table("control_ages", ages, controls_shown(ages), tables)
+controls_shown(ages)
 
 # %% [markdown]
 # **What we see, with one seed.** With FedEntropy control variates are two to five times as old as without, and one in ten is

@@ -48,7 +48,8 @@ def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, eng
         row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, model * uploads, 2 * model, weights)
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
-    about = about_run(config, "data", engine) | {"final_digest": digest, "provenance": {"wall_seconds": 1.0}}
+    made = {"final_digest": digest, "provenance": {"wall_seconds": 1.0, "cores": 2}}
+    about = about_run(config, "data", engine) | made
     if len(accuracies) < config.rounds:
         about["diverged"] = len(accuracies) + 1
     files.write_record(lines, about)

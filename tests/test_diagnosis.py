@@ -10,6 +10,7 @@ from fedentropy_core.config import profile_config
 from fedentropy_core.diagnosis import (
     CAUSES,
     control_ages,
+    controls_shown,
     controls_table,
     diagnosis_folder,
     diagnosis_paths,
@@ -55,9 +56,14 @@ def test_the_table_of_ages_has_what_is_recorded(tmp_path):
     run = {"dataset": "cifar10", "method": "scaffold", "case": 3, "entropy": True}
     write_record(tmp_path, [0.3] * 1000, **run)
     write_record(diagnosis_folder(tmp_path), [0.4] * 1000, **run, selection="uniform")
-    assert controls_table(tmp_path).to_numpy().tolist() == [
+    table = controls_table(tmp_path)
+    assert table.to_numpy().tolist() == [
         [3, "scaffold+entropy", 494, 898, 30.0],
         [3, "scaffold+entropy-no-pools", 494, 898, 40.0],
+    ]
+    assert controls_shown(table).to_numpy().tolist() == [
+        [3, "SCAFFOLD + FedEntropy", 494, 898, "30.00"],
+        [3, "SCAFFOLD + FedEntropy without pools", 494, 898, "40.00"],
     ]
 
 

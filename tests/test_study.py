@@ -1,12 +1,13 @@
 """The study: the right runs in the right order, trained within a time, never twice."""
 
 import pytest
+from conftest import write_record
 
 from fedentropy_core import study
 from fedentropy_core.cli import main
-from fedentropy_core.config import profile_config
+from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.records import RunFiles
-from fedentropy_core.study import Choice, EnginePool, overview, study_runs, train
+from fedentropy_core.study import Choice, EnginePool, estimate, overview, study_runs, train
 
 REFERENCE = EnginePool("reference")
 SMOKE = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in range(3)]
@@ -48,6 +49,16 @@ def test_training_what_is_missing(tmp_path):
     train(SMOKE, 600, REFERENCE, tmp_path, progress=True)
     assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded"] * 3
     assert first.stat().st_mtime_ns == before
+
+
+def test_the_time_of_a_record_counts_by_its_cores(tmp_path, monkeypatch):
+    """One second on two cores for four rounds: half a core-second a round."""
+    write_record(tmp_path, [0.1] * 4, method="fedavg")
+    runs = [RunConfig(dataset="synthetic", method=method, rounds=4) for method in ("fedavg", "moon")]
+    paces = overview(runs, tmp_path)["pace"]
+    monkeypatch.setattr("fedentropy_core.study.usable_cores", lambda: 4)
+    assert estimate(144_000, paces).startswith("about 5.0 h on 4 cores, at the 0.5 core-seconds")
+    assert estimate(144_000, paces[1:]) == "no estimate yet"
 
 
 def test_the_time_is_kept_and_training_goes_on(tmp_path, capsys):
