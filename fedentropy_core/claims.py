@@ -208,7 +208,7 @@ def _communication_claims() -> list[Claim]:
         ("The upload of soft labels is negligible", _soft_labels_negligible),
         (
             "The communication overhead on CINIC-10 shows similar trends",
-            not_tested("the paper gives no target, and CINIC-10 was not available"),
+            not_tested("the paper gives no target"),
         ),
     ]
     return [*claims, *(Claim("4.2", text, "argued, no numbers", decide) for text, decide in argued)]

@@ -20,7 +20,7 @@ from fedentropy_core.paths import results_root
 from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
 from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.runner import run
-from fedentropy_core.study import Choice, EnginePool, estimate, overview, study_runs, train
+from fedentropy_core.study import EnginePool, choose, estimate, overview, study_runs, train
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
@@ -269,11 +269,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen(runs: list[RunConfig], options: argparse.Namespace) -> list[RunConfig]:
-    choice = Choice(options.datasets, options.methods, options.cases, options.seeds)
-    chosen = [config for config in runs if config in choice]
-    if not chosen:
-        raise ValueError("no run has all of these: look at `make plan`, and leave some of the choices out")
-    return chosen
+    return choose(runs, options.datasets, options.methods, options.cases, options.seeds)
 
 
 def _seconds(text: str) -> float:

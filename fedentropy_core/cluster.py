@@ -20,7 +20,7 @@ from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.native import BuildError
 from fedentropy_core.paths import atomic_write
-from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, load_record
+from fedentropy_core.records import OtherEngine, RecordError, RecordLocked, RunFiles, load_record
 from fedentropy_core.runner import OutOfTime, outcome, run, title
 
 SLICE_SECONDS = 60.0
@@ -140,6 +140,9 @@ class Sweep:
         except (OtherEngine, ValueError, MemoryError, BuildError) as error:
             self._skip(config, error)
             return
+        except (RecordError, OSError) as error:  # the worker's disk
+            self._lost(config, error)
+            return
         files = RunFiles(config, self.results)
         _store(files, made)
         self.bar.update(rounds - self.done[config.key])
@@ -161,7 +164,8 @@ class Sweep:
         if count > MOST_LOSSES:
             self._skip(config, f"its worker was lost {count} times ({type(error).__name__})")
             return
-        self.bar.write(f"{name}: worker lost, goes on elsewhere from round {self.done[config.key]}")
+        where = f"goes on elsewhere from round {self.done[config.key]}"
+        self.bar.write(f"{name}: worker lost ({type(error).__name__}), {where}")
         self.waiting.insert(0, config)
 
 

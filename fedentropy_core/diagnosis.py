@@ -135,8 +135,10 @@ def _changed(cause: Cause, label: str, case: int) -> RunConfig:
 
 
 def _load(config: RunConfig, results: Path | str | None) -> RunRecord | None:
+    """None also for a run that diverged at once: there is nothing to report."""
     path = RunFiles(config, results).csv
-    return load_record(path) if path.exists() else None
+    record = load_record(path) if path.exists() else None
+    return record if record is not None and len(record.rounds) else None
 
 
 def _accuracies(record: RunRecord | None) -> list[float]:

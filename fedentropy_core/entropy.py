@@ -4,6 +4,7 @@ Sums run in one fixed order and the logarithm is our own, so that a judgment is 
 CPU; numpy's and libm's logarithms differ between machines.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,7 @@ def judge(soft_labels: np.ndarray, sizes: np.ndarray) -> Judgment:
     The group's distribution is Σ l_k p_k / Σ l_k over the kept devices. Ties go to the earlier device; the last
     device is never removed.
     """
+    _check_lengths(soft_labels)
     soft_labels, sizes = np.asarray(soft_labels, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     check_soft_labels(soft_labels, sizes)
     kept, removed = np.arange(len(sizes)), []
@@ -87,6 +89,14 @@ def log(x: np.ndarray) -> np.ndarray:
     for odd in range(19, 1, -2):
         series = series * z + 1 / odd
     return e * 0.6931471805599453 + 2 * (s + s * z * series)
+
+
+def _check_lengths(soft_labels: Sequence) -> None:
+    """Before they are a matrix: a ValueError names the first device with another number of classes than device 0."""
+    lengths = [np.size(label) for label in soft_labels]
+    for device, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise ValueError(f"soft label of device {device}: {length} classes, where device 0 has {lengths[0]}")
 
 
 def check_soft_labels(soft_labels: np.ndarray, sizes: np.ndarray) -> None:

@@ -39,6 +39,10 @@ STYLES = {
 }
 
 
+# What an axis says of a record's column, and by what the column is multiplied for it.
+AXES = {"accuracy": ("test accuracy (%)", 100), "entropy_before": ("entropy of the chosen group", 1)}
+
+
 def use_style() -> None:
     """The look of every figure; DejaVu Sans comes with matplotlib, so pictures are the same everywhere."""
     sns.set_theme(style="whitegrid", context="paper")
@@ -74,8 +78,9 @@ def convergence(
     methods: Sequence[str],
     cases: Sequence[int] = (1, 2, 3),
     window: int = 20,
+    column: str = "accuracy",
 ) -> Figure:
-    """Test accuracy by round: a row a data set, a column a case; mean over seeds, band of one standard deviation.
+    """Test accuracy, or another column, by round: a row a data set, a column a case; mean, standard deviation.
 
     A data set without any run has no row, a method without any run no entry in the legend; the note names the former.
     """
@@ -92,9 +97,9 @@ def convergence(
     )
     for row, dataset in zip(grid, datasets, strict=True):
         for axes, case in zip(row, cases, strict=True):
-            _curves(axes, records, dataset, case, methods, window)
+            _curves(axes, records, dataset, case, methods, window, column)
             axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
-        row[0].set_ylabel("test accuracy (%)")
+        row[0].set_ylabel(AXES[column][0])
     for axes in grid[-1]:
         axes.set_xlabel("round")
     seeds = {len(records.of(dataset, case, method)) for dataset in shown for case in cases for method in drawn} - {0}
@@ -102,7 +107,7 @@ def convergence(
     if shown and left_out:
         note += f"; no runs of {', '.join(left_out)}"
     if any(r.diverged for d in shown for case in cases for method in drawn for r in records.of(d, case, method)):
-        note += "; where a curve ends early its run diverged"
+        note += "; where a curve ends early a run of it diverged"
     _legend_below(figure, drawn, note)
     return figure
 
@@ -123,13 +128,16 @@ def _seeds_in_words(counts: set[int]) -> str:
     return f"mean of {min(counts)} to {max(counts)} seeds, band where there are several: one standard deviation"
 
 
-def _curves(axes: Axes, records: Records, dataset: str, case: int, methods: Sequence[str], window: int) -> None:
-    drawn = 0
+def _curves(
+    axes: Axes, records: Records, dataset: str, case: int, methods: Sequence[str], window: int, column: str
+) -> None:
+    drawn, unit = 0, AXES[column][1]
     for method in methods:
         runs = records.of(dataset, case, method)
         if not runs:
             continue
-        curves = pd.DataFrame({r.config.seed: 100 * r.rounds.set_index("round")["accuracy"] for r in runs})
+        curves = pd.DataFrame({r.config.seed: unit * r.rounds.set_index("round")[column] for r in runs})
+        curves = curves.dropna()  # a mean ends where its first run ends, so that it is of the same seeds throughout
         smooth = curves.rolling(window, min_periods=1).mean()
         mean, spread = smooth.mean(axis=1), smooth.std(axis=1)
         axes.plot(mean.index, mean, **line(method))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import torch
 
-from fedentropy_core.engines.base import usable_cores
+from fedentropy_core.engines import Engine
 
 
-def provenance(device: torch.device) -> dict:
-    """On what a run is made that an engine trains on `device`."""
+def provenance(engine: Engine) -> dict:
+    """On what a run is made; `cores` are those that the engine uses."""
     return {
         "commit": _commit(),
-        "cores": usable_cores(),
+        "cores": engine.threads,
         "cpu": cpu_model(),
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "gpu": torch.cuda.get_device_name(engine.device) if engine.device.type == "cuda" else None,
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("numpy", "torch")},

@@ -65,6 +65,8 @@ class Records:
     def load(cls, profile: str = "paper", results: Path | str | None = None) -> "Records":
         runs = {}
         for record in load_records(profile, results):
+            if record.rounds.empty:  # diverged at once: there is nothing to report
+                continue
             config = record.config
             key = (config.dataset, config.case, config.label, config.seed)
             if key in runs:

@@ -79,8 +79,9 @@ def title(config: RunConfig) -> str:
 
 def outcome(record: RunRecord) -> str:
     """A finished run in a line."""
-    accuracies = f"last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}"
-    return f"{record.path}: {accuracies}{f', diverged in round {record.diverged}' if record.diverged else ''}"
+    played = [] if record.rounds.empty else [f"last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}"]
+    end = [f"diverged in round {record.diverged}"] if record.diverged else []
+    return f"{record.path}: {', '.join(played + end)}"
 
 
 def is_late(deadline: float | None) -> bool:
@@ -99,7 +100,7 @@ class Journal:
         self.title = title(config)
         self.about = about_run(config, fingerprint, federation.engine.name)
         self.lines, history = _restore(files, federation, self.about) if resume else ([], NEW)
-        self.seconds, here = history["seconds"], provenance(federation.engine.device)
+        self.seconds, here = history["seconds"], provenance(federation.engine)
         self.made = [*(before for before in history["made"] if before != here), here]
         self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(config, fingerprint)
         self.counted = self.saved = time.monotonic()

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -32,34 +31,29 @@ BATCHES = (
 )
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A part of the study; an empty field means all."""
-
-    datasets: Sequence[str] = ()
-    methods: Sequence[str] = ()
-    cases: Sequence[int] = ()
-    seeds: Sequence[int] = ()
-
-    def __post_init__(self) -> None:
-        everything = study_runs()
-        for name, values in (
-            ("dataset", {config.dataset for config in everything}),
-            ("method", {config.label for config in everything}),
-            ("case", {config.case for config in everything}),
-            ("seed", {config.seed for config in everything}),
-        ):
-            for value in getattr(self, f"{name}s"):
-                if value not in values:
-                    raise ValueError(f"the study has no {name} {value!r}; it has {', '.join(map(str, sorted(values)))}")
-
-    def __contains__(self, config: RunConfig) -> bool:
-        return (
-            (not self.datasets or config.dataset in self.datasets)
-            and (not self.methods or config.label in self.methods)
-            and (not self.cases or config.case in self.cases)
-            and (not self.seeds or config.seed in self.seeds)
-        )
+def choose(
+    runs: Sequence[RunConfig],
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    cases: Sequence[int] = (),
+    seeds: Sequence[int] = (),
+) -> list[RunConfig]:
+    """A part of the runs; an empty choice means all."""
+    chosen = list(runs)
+    for name, field, wanted in (
+        ("dataset", "dataset", datasets),
+        ("method", "label", methods),
+        ("case", "case", cases),
+        ("seed", "seed", seeds),
+    ):
+        known = sorted({getattr(config, field) for config in runs})
+        for value in wanted:
+            if value not in known:
+                raise ValueError(f"no run has {name} {value!r}; there are {', '.join(map(str, known))}")
+        chosen = [config for config in chosen if not wanted or getattr(config, field) in wanted]
+    if not chosen:
+        raise ValueError("no run has all of these: leave some of the choices out")
+    return chosen
 
 
 def study_runs() -> list[RunConfig]:
@@ -93,9 +87,10 @@ def estimate(rounds: int, paces: pd.Series) -> str:
     return f"about {hours:.1f} h on {cores} cores, at the {pace:.1f} core-seconds a round of the records"
 
 
-def _core_seconds_a_round(record: RunRecord) -> float:
+def _core_seconds_a_round(record: RunRecord) -> float | None:
+    """None for a run that diverged in its first round."""
     made_on = record.about["provenance"]
-    return made_on["wall_seconds"] * made_on["cores"] / len(record.rounds)
+    return made_on["wall_seconds"] * made_on["cores"] / len(record.rounds) if len(record.rounds) else None
 
 
 class EnginePool:
@@ -134,7 +129,10 @@ def train(
                     bar.total -= record.config.rounds - len(record.rounds)
                     bar.write(outcome(record))
             except (RecordLocked, OtherEngine, DatasetMissing) as error:
-                bar.total -= sum(config.rounds for config in stack)
+                if len(stack) > 1:
+                    stacks += [[config] for config in stack]  # the others need not wait for the one that cannot
+                    continue
+                bar.total -= stack[0].rounds
                 bar.write(f"skipped {title(stack[0])}: {error}")
             except OutOfTime as stop:
                 bar.write(f"time is up; {stop}; the same command goes on from there")

@@ -45,10 +45,10 @@ report.write_table("tables2_and_6_rounds", rounds, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see, with one seed of CIFAR-10.** FedEntropy needs the fewest rounds in all three cases, as the paper claims: 354, 150
-# and 178 where FedAvg needs 522, 251 and 260 (the paper: 340, 193 and 224 against 591, 316 and 360). FedProx takes exactly FedAvg's
-# rounds, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3. SCAFFOLD diverges in case 1 and never gets to
-# 30 %; in cases 2 and 3 it takes as many rounds as FedAvg, however high it ends.
+# **What we see, with one seed of CIFAR-10.** FedEntropy needs the fewest rounds in all three cases, as the paper claims:
+# 354, 150 and 178 where FedAvg needs 522, 251 and 260 (the paper: 340, 193 and 224 against 591, 316 and 360). FedProx takes
+# exactly FedAvg's rounds, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3. SCAFFOLD stays at
+# chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes as many rounds as FedAvg, however high it ends.
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
@@ -72,8 +72,8 @@ figure = plots.accuracy_by_upload(records, tabled, TABLE_1)
 plots.save(figure, "accuracy_by_upload", figures)
 
 # %% [markdown]
-# **What we see.** From some hundred MB up to the 2 GB of its 1,000 rounds FedEntropy is ahead of every other method in all panels;
-# SCAFFOLD's higher end in cases 2 and 3 takes more than twice that upload.
+# **What we see.** From some hundred MB up to the 2 GB of its 1,000 rounds FedEntropy is ahead of every other method in all
+# panels, or level; SCAFFOLD's higher end in cases 2 and 3 takes more than twice that upload.
 
 # %%
 print(report.missing_runs(rounds))

@@ -15,15 +15,15 @@
 # %% [markdown]
 # # Where our numbers differ from the paper's
 #
-# In cases 2 and 3 of CIFAR-10 all our methods are more accurate than the paper's, SCAFFOLD most (7.5 and 3.5 points); in case
-# 1 our SCAFFOLD diverges, and with FedEntropy on top it is worse, not better. Here settings in which the paper, the authors'
-# released code and this one may differ are changed, alone or two together, seed 0, 1,000 rounds of ten devices: the paper has
-# momentum and does not mention mirroring; the authors' code mirrors, has no momentum, and batches of 10; we have momentum,
-# mirroring, and batches of 50. Three runs ask why SCAFFOLD diverges in case 1: with every device in each of 100 rounds, so
-# that no control variate is older than a round; with one local epoch, a fifth of the local steps; and with both. One asks what
-# FedEntropy does to it: judgment without pools. Accuracies in percent: the paper's are those of its Table 1 (of its Table 3
-# for SCAFFOLD with FedEntropy), ours are the mean of the last ten rounds, of the last hundred, and the best round. `make train
-# DIAGNOSIS=1` makes the runs, in `results/paper/diagnosis`.
+# In cases 2 and 3 of CIFAR-10 all our methods are more accurate than the paper's, SCAFFOLD most (7.5 and 3.5 points); in
+# case 1 our SCAFFOLD stays at chance, and with FedEntropy on top it is worse, not better. Here settings in which the paper,
+# the authors' released code and this one may differ are changed, alone or two together, seed 0, 1,000 rounds of ten
+# devices: the paper has momentum and does not mention mirroring; the authors' code mirrors, has no momentum, and batches of
+# 10; we have momentum, mirroring, and batches of 50. Three runs ask why SCAFFOLD stays at chance in case 1: with every
+# device in each of 100 rounds, so that no control variate is older than a round; with one local epoch, a fifth of the local
+# steps; and with both. One asks what FedEntropy does to it: judgment without pools. Accuracies in percent: the paper's are
+# those of its Table 1 (of its Table 3 for SCAFFOLD with FedEntropy), ours are the mean of the last ten rounds, of the last
+# hundred, and the best round. `make train DIAGNOSIS=1` makes the runs, in `results/paper/diagnosis`.
 
 # %%
 from fedentropy_core import report
@@ -45,9 +45,9 @@ shown(table)
 # without mirroring alone (48.47) that they are. One run each points to mirroring and proves nothing.
 #
 # SCAFFOLD in case 1: without momentum it stays at chance, and so it does with all devices in each round (10.01), so stale
-# control variates are not the cause. With one local epoch it ends at 15.72. With one local epoch and all devices it learns up
-# to round 85 (22.66) and then falls to chance within seven rounds. So local steps have a part in it: with fewer of them it
-# diverges later or less. In case 2 nothing is tried yet.
+# control variates are not the cause. With one local epoch it ends at 15.72. With one local epoch and all devices it learns
+# up to round 85 (22.66) and then falls to chance within seven rounds. So local steps have a part in it: with fewer of them
+# it breaks later or less. In case 2 nothing is tried yet.
 
 # %% [markdown]
 # ## SCAFFOLD with FedEntropy

@@ -87,9 +87,17 @@ def test_a_divergence_must_come_again(folder, tmp_path):
 def test_tolerance_where_bits_cannot_be_asked_for(folder, monkeypatch):
     monkeypatch.setattr(audit, "cpu_model", lambda: "another CPU")
     assert [(f.ok, f.how) for f in findings(folder)] == [(True, "tolerance")] * 2
+    monkeypatch.setattr(audit, "TOLERANT_ROUNDS", 3)
+    assert findings(folder, rounds=1000)[0].note == "only the first 3 rounds can be compared"
     files = RunFiles(CONFIGS[0], folder)
     rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forge=True)
     assert "accuracy" in findings(folder)[0].note
+
+
+def test_no_exactness_for_what_another_cpu_began(folder):
+    files = RunFiles(CONFIGS[0], folder)
+    files.json.write_text(json.dumps(json.loads(files.json.read_text()) | {"begun_on": [{"cpu": "another CPU"}]}))
+    assert [f.how for f in findings(folder)] == ["tolerance", "exact"]
 
 
 @pytest.mark.parametrize("column", ["kept", "models_up", "bytes_up", "bytes_down", "entropy_after"])

@@ -51,7 +51,7 @@ def test_a_killed_worker_costs_one_slice(two_workers, tmp_path, capsys):
     killer.start()
     train_on_cluster(RUNS, local.address, Share(engine="native"), tmp_path / "cluster", slice_seconds=1.0)
     killer.join()
-    assert "worker lost, goes on elsewhere from round" in capsys.readouterr().out
+    assert "goes on elsewhere from round" in capsys.readouterr().out
     for config in RUNS:
         assert contents(config, tmp_path / "cluster") == contents(config, tmp_path / "alone")
         assert not RunFiles(config, tmp_path / "cluster").checkpoint.exists()
@@ -67,8 +67,14 @@ def test_a_run_that_diverges_does_not_stop_the_others(two_workers, tmp_path, cap
     assert "diverged in round 1" in capsys.readouterr().out
 
 
-def test_a_run_that_loses_every_worker_is_given_up(monkeypatch, tmp_path, two_workers, capsys):
-    monkeypatch.setattr(cluster, "train_slice", lambda *arguments: os._exit(1))
+@pytest.mark.parametrize("full_disk", [False, True])
+def test_a_run_that_loses_every_worker_is_given_up(full_disk, monkeypatch, tmp_path, two_workers, capsys):
+    def lose_it(*arguments):
+        if full_disk:
+            raise OSError(28, "No space left on device")
+        os._exit(1)
+
+    monkeypatch.setattr(cluster, "train_slice", lose_it)
     monkeypatch.setattr(cluster, "MOST_LOSSES", 1)
     train_on_cluster(RUNS[:1], two_workers[0].address, Share(), tmp_path)
     assert "skipped synthetic case 2 scaffold seed 0: its worker was lost 2 times" in capsys.readouterr().out

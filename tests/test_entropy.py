@@ -141,6 +141,7 @@ def test_size_scale_does_not_matter():
         ([[0.5, 0.5], [0.5, 0.5]], [1, 0], "device 1: size must be positive"),
         ([[0.5, 0.5], [0.5, 0.5]], [-3, 1], "device 0: size must be positive"),
         ([[0.5, 0.5], [0.5, 0.5]], [1], "2 soft labels but sizes of shape"),
+        ([[0.5, 0.5], [1.0]], [1, 1], "device 1: 1 classes, where device 0 has 2"),
         ([0.5, 0.5], [1, 1], "must be a matrix"),
         (np.zeros((0, 3)), [], "must be a matrix"),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+from conftest import write_record
 from matplotlib import pyplot as plt
 
 from fedentropy_core import plots
@@ -44,6 +45,16 @@ def test_the_same_figure_is_the_same_file(tmp_path):
     for kind in ("pdf", "png"):
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
     assert {path.suffix for path in Path(tmp_path).iterdir()} == {".pdf", ".png"}
+
+
+def test_a_mean_curve_is_of_the_same_seeds_throughout(tmp_path):
+    write_record(tmp_path, [0.2] * 1000, dataset="cifar10", seed=0)
+    write_record(tmp_path, [0.4] * 600, dataset="cifar10", seed=1, rounds=1000)
+    figure = plots.convergence(Records.load(results=tmp_path), ["cifar10"], ["fedavg"], cases=[1])
+    (curve,) = figure.axes[0].lines
+    assert curve.get_xdata().tolist() == list(range(1, 601))
+    assert curve.get_ydata() == pytest.approx(30)
+    plt.close(figure)
 
 
 def test_colours_are_distinct():

@@ -48,6 +48,11 @@ def test_several_measures_have_a_row_each(tmp_path):
     assert shown["FedAvg"].tolist() == ["27.08 ± 0.79", "20.00 (1)", "20.00 (1)", "40.00 (1)"]
 
 
+def test_a_run_that_diverged_at_once_is_not_reported(tmp_path):
+    write_record(tmp_path, [], dataset="cifar10", rounds=ROUNDS)
+    assert Records.load(results=tmp_path).runs == {}
+
+
 def test_one_seed_has_no_spread(tmp_path):
     record(tmp_path, 0.26)
     long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])

@@ -171,7 +171,7 @@ def half_done(folder, engine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "damage", ["truncated", "noise", "empty", "flipped", "other shape", "other line", "no history"]
+    "damage", ["truncated", "noise", "empty", "flipped", "other zip", "other shape", "other line", "no history"]
 )
 def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatch, undisturbed):
     files = half_done(tmp_path / "corrupt", engine, monkeypatch)
@@ -186,8 +186,10 @@ def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatc
     else:
         middle = len(good) // 2
         flipped = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
-        bad = {"truncated": good[:middle], "noise": os.urandom(1000), "empty": b"", "flipped": flipped}[damage]
-        files.checkpoint.write_bytes(bad)
+        version = good.index(b"PK\x01\x02") + 6  # of the zip format, in the file's directory
+        newer = good[:version] + b"\xff" + good[version + 1 :]
+        bad = {"truncated": good[:middle], "noise": os.urandom(1000), "empty": b"", "flipped": flipped}
+        files.checkpoint.write_bytes((bad | {"other zip": newer})[damage])
     found = files.checkpoint.read_bytes()
     played = count_rounds(monkeypatch)
     with pytest.warns(UserWarning, match=r"seed0.*\.ckpt .*kept aside as .*starting from round 0"):
@@ -205,6 +207,13 @@ def test_a_record_names_everything_that_worked_on_it(tmp_path, engine, monkeypat
     about = train(SMALL, tmp_path, engine).about
     assert about["provenance"]["commit"] == "second"
     assert [before["commit"] for before in about["begun_on"]] == ["first"]
+
+
+def test_a_record_says_how_many_cores_it_took(tmp_path):
+    for threads in (1, 3):
+        engine = make_engine("reference", load_dataset("synthetic"), threads)
+        record = train(replace(SMALL, rounds=1), tmp_path / str(threads), engine)
+        assert record.about["provenance"]["cores"] == threads
 
 
 def test_a_checkpoint_of_another_engine_is_refused(tmp_path, engine, monkeypatch):

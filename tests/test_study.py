@@ -7,7 +7,7 @@ from fedentropy_core import study
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.records import RunFiles
-from fedentropy_core.study import Choice, EnginePool, estimate, overview, study_runs, train
+from fedentropy_core.study import EnginePool, choose, estimate, overview, study_runs, train
 
 REFERENCE = EnginePool("reference")
 SMOKE = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in range(3)]
@@ -35,10 +35,10 @@ def test_a_label_stands_for_its_configuration():
 
 
 def test_choosing_a_part():
-    part = [run for run in study_runs() if run in Choice(datasets=["cifar10"], cases=[1], methods=["moon"])]
+    part = choose(study_runs(), datasets=["cifar10"], cases=[1], methods=["moon"])
     assert [(run.method, run.entropy, run.seed) for run in part] == [("moon", False, seed) for seed in (0, 1, 2)]
-    with pytest.raises(ValueError, match="the study has no method 'mooon'; it has fedavg, "):
-        Choice(methods=["mooon"])
+    with pytest.raises(ValueError, match="no run has method 'mooon'; there are fedavg, "):
+        choose(study_runs(), methods=["mooon"])
 
 
 def test_training_what_is_missing(tmp_path):
@@ -54,7 +54,8 @@ def test_training_what_is_missing(tmp_path):
 def test_the_time_of_a_record_counts_by_its_cores(tmp_path, monkeypatch):
     """One second on two cores for four rounds: half a core-second a round."""
     write_record(tmp_path, [0.1] * 4, method="fedavg")
-    runs = [RunConfig(dataset="synthetic", method=method, rounds=4) for method in ("fedavg", "moon")]
+    write_record(tmp_path, [], method="scaffold", rounds=4)  # diverged at once
+    runs = [RunConfig(dataset="synthetic", method=method, rounds=4) for method in ("fedavg", "moon", "scaffold")]
     paces = overview(runs, tmp_path)["pace"]
     monkeypatch.setattr("fedentropy_core.study.usable_cores", lambda: 4)
     assert estimate(144_000, paces).startswith("about 5.0 h on 4 cores, at the 0.5 core-seconds")
@@ -101,6 +102,14 @@ def test_stacked_seeds_leave_the_same_records(tmp_path):
     for config in SMOKE[:2]:
         alone, stacked = (RunFiles(config, tmp_path / name).csv.read_bytes() for name in ("alone", "stacked"))
         assert alone == stacked
+
+
+@pytest.mark.parametrize("stack_seeds", [False, True])
+def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path, capsys):
+    with RunFiles(SMOKE[2], tmp_path).locked():
+        train(SMOKE, 600, EnginePool("batched", "cpu"), tmp_path, stack_seeds=stack_seeds)
+    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded", "recorded", "missing"]
+    assert "skipped synthetic case 2 fedavg+entropy seed 2" in capsys.readouterr().out
 
 
 def test_the_plan_on_the_command_line(tmp_path, capsys):

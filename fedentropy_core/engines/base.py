@@ -62,6 +62,7 @@ class Engine(Protocol):
 
     name: str
     device: torch.device
+    threads: int  # that it computes with
 
     def train(self, work: Work) -> Cohort: ...
 

@@ -64,6 +64,7 @@ class BatchedEngine:
 
     def __init__(self, dataset, device: str = "cuda", dtype: torch.dtype = torch.float32):
         self.device, self.dtype = usable_device(device), dtype
+        self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         self.layers = layers(len(dataset.classes))
         self.train_count = len(dataset.train_images)
         self.evaluated: tuple | None = None

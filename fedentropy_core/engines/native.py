@@ -166,7 +166,8 @@ class NativeEngine:
         if not np.isfinite(self.pixel_values).all():
             raise ValueError("pixel_values must be finite")
         self.library = _library(march, self.dtype)
-        self.pool = ThreadPoolExecutor(threads or usable_cores())
+        self.threads = threads or usable_cores()
+        self.pool = ThreadPoolExecutor(self.threads)
 
     def train(self, work: Work) -> Cohort:
         """All devices' local training, the longest first, so that no thread is left with a long one at the end."""

@@ -25,9 +25,9 @@ class ReferenceEngine:
         self.name = "reference" if self.device.type == "cpu" else f"reference on {self.device.type}"
         self.images, self.labels = dataset.train_images, dataset.train_labels
         self.pixel_values = torch.from_numpy(dataset.pixel_values).to(self.device, dtype)
-        workers = (threads or usable_cores()) if self.device.type == "cpu" else 1
+        self.threads = (threads or usable_cores()) if self.device.type == "cpu" else 1
         # One intra-op thread a worker: the network is too small to share between threads, devices are not.
-        self.pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        self.pool = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def train(self, work: Work) -> Cohort:
         largest_first = sorted(range(len(work.devices)), key=lambda k: -len(work.devices[k].images))
