@@ -31,6 +31,7 @@ COLOURS = {
 STYLES = {
     "fedavg": (0, (4, 1.5)),
     "fedprox": (0, (1, 1)),
+    "fedprox+entropy": (0, (2.5, 1.5)),
     "scaffold": (0, (4, 1, 1, 1)),
     "moon": (0, (6, 1, 1, 1, 1, 1)),
     "fedavg+entropy-no-pools": (0, (3, 1)),
@@ -157,8 +158,8 @@ def _nothing(axes: Axes) -> None:
 
 def line(method: str) -> dict:
     """How a method's curve is drawn, everywhere."""
-    # FedAvg is wide since FedProx, dotted, lies on it where the two hardly differ.
-    width = {"fedavg": 1.9, "fedavg+entropy": 1.6}.get(method, 1.1)
+    # FedAvg and FedEntropy are wide since FedProx, broken, lies on them where the two hardly differ.
+    width = {"fedavg": 1.9, "fedavg+entropy": 1.9}.get(method, 1.1)
     return {"color": COLOURS[method], "linestyle": STYLES.get(method, "-"), "linewidth": width}
 
 

@@ -49,9 +49,9 @@ shown
 # 354, 150 and 178 where FedAvg needs 522, 251 and 260 (the paper: 340, 193 and 224 against 591, 316 and 360). FedProx takes
 # exactly FedAvg's rounds, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3. SCAFFOLD stays at
 # chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes as many rounds as FedAvg, however high it ends.
-# CIFAR-100, where FedAvg and in cases 1 and 2 FedEntropy are trained: in case 1 FedEntropy gets to 12 % in 158 rounds,
-# FedAvg in 175 (the paper: 160 and 207); in case 2 FedEntropy takes more, 170 rounds to 28 % against 158 (the paper: 173
-# and 234).
+# On CIFAR-100 FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3: 158 against 175
+# and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it takes more, 170 against 158 (the
+# paper: 173 against 234).
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
@@ -65,7 +65,7 @@ shown
 
 # %% [markdown]
 # **What we see.** FedEntropy uploads eight of ten models a round, so the advantage in MB is larger than in rounds: 43 to 53
-# % of FedAvg's upload on CIFAR-10, 77 and 86 % in cases 1 and 2 of CIFAR-100, with one seed. SCAFFOLD pays double for each
+# % of FedAvg's upload on CIFAR-10, 70 to 86 % on CIFAR-100, with one seed. SCAFFOLD pays double for each
 # round, about four times FedEntropy's upload in cases 2 and 3.
 
 # %% [markdown]
