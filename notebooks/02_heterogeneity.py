@@ -39,8 +39,9 @@ plots.save(figure, "figure5_label_distribution", figures)
 
 # %% [markdown]
 # How far is a device's label distribution p_k from the global one, p? *Distance*: total variation, ½·Σ|p_k − p|, averaged
-# over devices; 0 is iid, and with 10 labels a single-label device has 0.9. Devices differ in size in case 3, so also weighted
-# by their images; and, as a second measure, the Kullback-Leibler *divergence* Σ p_k·ln(p_k/p). Means over seeds 0 to 2.
+# over devices; 0 is iid, and with 10 labels a single-label device has 0.9. Devices differ in size in case 3, so also
+# weighted by their images; and, as a second measure, the Kullback-Leibler *divergence* Σ p_k·ln(p_k/p). Means over seeds
+# 0 to 2.
 
 # %%
 index = heterogeneity.index_table(seeds=(0, 1, 2))
@@ -53,10 +54,11 @@ report.write_table("heterogeneity", index, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** Case 1 is the most heterogeneous by every measure, the reverse of the paper's "increases from case 1 to case
-# 3". Cases 2 and 3 are closer, and their order depends on the measure: by total variation and unweighted divergence case 3 is
-# the more even one, while by the divergence weighted by images it is case 2 on CIFAR-10 and CINIC-10. What does increase from
-# case 1 to case 3 is the inequality of sizes: cases 1 and 2 give all devices the same number of images, case 3 does not.
+# **What we see.** Case 1 is the most heterogeneous by every measure, the reverse of the paper's "increases from case 1 to
+# case 3". The order of cases 2 and 3 depends on the measure: by total variation and unweighted divergence case 3 is the
+# more even one (by the latter the two are level on CINIC-10), while by the divergence weighted by images it is case 2 on
+# CIFAR-10 and CINIC-10. What does increase from case 1 to case 3 is the inequality of sizes: cases 1 and 2 give all
+# devices the same number of images, case 3 does not.
 
 # %%
 sizes = pd.DataFrame(

@@ -34,8 +34,8 @@ records = report.Records.load(profile, results)
 
 # %% [markdown]
 # ## Tables 2 and 6: rounds to the target
-# Targets in cases 1 to 3: 30, 50 and 50 % on CIFAR-10 (Table 2); 12, 28 and 30 % on CIFAR-100 (Table 6). The paper's SCAFFOLD
-# number for case 3 is the same in both tables, probably a copying slip. It has no such table for CINIC-10.
+# Targets in cases 1 to 3: 30, 50 and 50 % on CIFAR-10 (Table 2); 12, 28 and 30 % on CIFAR-100 (Table 6). The paper's
+# SCAFFOLD number for case 3 is the same in both tables, probably a copying slip. It has no such table for CINIC-10.
 
 # %%
 tabled = [dataset for dataset in datasets if (dataset, 1) in report.TARGETS]
@@ -46,12 +46,12 @@ shown
 
 # %% [markdown]
 # **What we see, with one seed.** On CIFAR-10 FedEntropy needs the fewest rounds in all three cases, as the paper claims:
-# 354, 150 and 178 where FedAvg needs 522, 251 and 260 (the paper: 340, 193 and 224 against 591, 316 and 360). FedProx takes
-# exactly FedAvg's rounds, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3. SCAFFOLD stays at
-# chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes as many rounds as FedAvg, however high it ends.
-# On CIFAR-100 FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3: 158 against 175
-# and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it takes more, 170 against 158 (the
-# paper: 173 against 234).
+# 354, 150 and 178 where FedAvg needs 522, 251 and 260 (the paper: 340, 193 and 224 against 591, 316 and 360). FedProx
+# takes exactly FedAvg's rounds, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3. SCAFFOLD
+# stays at chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes about as many rounds as FedAvg (249 and
+# 264), however high it ends. On CIFAR-100 FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in
+# cases 1 and 3: 158 against 175 and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it
+# takes more, 170 against 158 (the paper: 173 against 234).
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target

@@ -42,14 +42,14 @@ report.write_table("table3_synergy", long, table, tables)
 table
 
 # %% [markdown]
-# **What we see, with one seed.** In case 1 our best rounds of FedAvg, FedProx and Moon with FedEntropy (41.23, 41.25, 36.47)
-# are close to the paper's Table 3 (40.74, 40.44, 35.97), and FedEntropy's last ten rounds (33.83) to its Table 1 (32.52). In
-# all cases the paper's two numbers for FedEntropy are about as far apart as our best round and last ten rounds are: 8.2, 2.8
-# and 3.0 points there, 7.4, 3.6 and 2.5 here. So Table 3 probably gives the best round. Then the paper's "compared with Table
-# 1" sets best rounds with FedEntropy against last-ten means without, and its gains are partly the difference between the two
-# measures: 13.7 points for FedAvg in case 1, where like for like we find 6.2 (last ten) or 4.7 (best round). SCAFFOLD with
-# FedEntropy diverges in case 1, until in round 652 its numbers are no longer finite, and ends far below its best round in
-# cases 2 and 3.
+# **What we see, with one seed.** In case 1 our best rounds of FedAvg, FedProx and Moon with FedEntropy (41.23, 41.25,
+# 36.47) are close to the paper's Table 3 (40.74, 40.44, 35.97), and FedEntropy's last ten rounds (33.83) to its Table 1
+# (32.52). In all cases the paper's two numbers for FedEntropy are about as far apart as our best round and last ten
+# rounds are: 8.2, 2.8 and 3.0 points there, 7.4, 3.6 and 2.5 here. So Table 3 probably gives the best round. Then the
+# paper's "compared with Table 1" sets best rounds with FedEntropy against last-ten means without, and its gains are
+# partly the difference between the two measures: 13.7 points for FedAvg in case 1, where like for like we find 6.2 (last
+# ten) or 4.7 (best round). SCAFFOLD with FedEntropy diverges in case 1, until in round 652 its numbers are no longer
+# finite, and in case 3 it ends far below its best round (33.91 against 52.73).
 
 # %% [markdown]
 # ## What FedEntropy adds to each method
@@ -62,18 +62,18 @@ report.write_table("synergy_gains", gains, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see, with one seed.** On CIFAR-10, by the last ten rounds, FedEntropy adds 6.2, 2.4 and 1.4 points to FedAvg in
-# cases 1 to 3, 6.2, 4.2 and 2.1 to FedProx, and 6.5, 5.1 and 0.9 to Moon. By the best round it is 4.2 to 4.7 points in case
-# 1 and at most 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less, but not higher. To
-# SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by the best round in both, where
-# the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment and uniform draws SCAFFOLD
-# gains in case 3 (notebook 11). Of CIFAR-100 only FedAvg with and without FedEntropy is there: 1.2 points in case 1, −0.2
-# in case 2, 0.8 in case 3.
+# **What we see, with one seed.** On CIFAR-10, by the last ten rounds, FedEntropy adds 6.2, 2.4 and 1.4 points to FedAvg
+# in cases 1 to 3, 6.2, 4.2 and 2.1 to FedProx, and 6.5, 5.1 and 0.9 to Moon. By the best round it is 4.2 to 4.7 points in
+# case 1 and at most 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less from round to
+# round, but not higher. To SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by the
+# best round in both, where the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment and
+# uniform draws SCAFFOLD gains in case 3 (notebook 11). Of CIFAR-100 only FedAvg with and without FedEntropy is there: 1.2
+# points in case 1, −0.2 in case 2, 0.8 in case 3.
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1
-# Moving averages over 20 rounds, mean over seeds, band of one standard deviation. Broken line: without FedEntropy; solid: with, but
-# for FedProx + FedEntropy, whose short dashes let FedEntropy be seen below.
+# Moving averages over 20 rounds, mean over seeds, band of one standard deviation. Broken line: without FedEntropy; solid:
+# with, but for FedProx + FedEntropy, whose short dashes let FedEntropy be seen below.
 
 # %%
 methods = [method for pair in zip(("fedavg", "fedprox", "scaffold", "moon"), combined, strict=True) for method in pair]
@@ -81,9 +81,10 @@ figure = plots.convergence(records, datasets[:1], methods, cases=[1])
 plots.save(figure, "figure3a_synergy", figures)
 
 # %% [markdown]
-# **What we see, with one seed.** FedEntropy lifts FedAvg, FedProx and Moon alike, and Moon above FedAvg without it; 20-round
-# averages swing more. With FedEntropy all three swing together: in this case they draw mostly the same devices. FedProx lies
-# on FedAvg with FedEntropy as without. SCAFFOLD is at chance with FedEntropy as without, and ends in round 651.
+# **What we see, with one seed.** FedEntropy lifts FedAvg, FedProx and Moon alike, and Moon above FedAvg without it;
+# 20-round averages swing more. With FedEntropy all three swing together: in this case they draw mostly the same devices.
+# FedProx lies on FedAvg with FedEntropy as without. SCAFFOLD is at chance with FedEntropy as without, and ends in round
+# 651.
 
 # %% [markdown]
 # ## Figure 6: all data sets and cases
@@ -95,8 +96,9 @@ plots.save(figure, "figure6_synergy", figures)
 # %% [markdown]
 # **What we see.** On CIFAR-10 in cases 2 and 3 FedAvg, FedProx and Moon with FedEntropy are ahead from the start; here they
 # do not lie on each other, since small differences decide who is kept, and from then on other devices are drawn. SCAFFOLD
-# with FedEntropy starts as well as they do, falls below every other method after some 200 rounds, and in case 3 falls from
-# 50 % in round 600 to between 32 and 40 % after round 800, where SCAFFOLD alone still rises.
+# with FedEntropy starts as well as they do for some 50 rounds, is below every other method from round 200 on (means of a
+# hundred rounds), and in case 3 falls from 50 % around round 620 to between 32 and 42 % after round 820, where SCAFFOLD
+# alone still rises.
 
 # %%
 print(report.missing_runs(report.accuracy_table(records, "", datasets, methods)))

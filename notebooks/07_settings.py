@@ -43,11 +43,12 @@ table5
 
 # %% [markdown]
 # ## Hyperparameters
-# What all runs of the paper's setting share. The paper does not mention mirroring; the authors' code mirrors training images.
+# What all runs of the paper's setting share. The paper does not mention mirroring; the authors' code mirrors training
+# images.
 #
-# Where the paper is silent and a choice was needed: SCAFFOLD is option II with global step 1; pixels are normalised as in the
-# authors' code (on CIFAR-10 by mean 0.5 and standard deviation 0.5); weights start as PyTorch initialises these layers; seeds
-# are 0, 1 and 2. The README's reproduction notes have the rest.
+# Where the paper is silent and a choice was needed: SCAFFOLD is option II with global step 1; pixels are normalised as in
+# the authors' code (on CIFAR-10 by mean 0.5 and standard deviation 0.5); weights start as PyTorch initialises these
+# layers; seeds are 0, 1 and 2. The README's reproduction notes have the rest.
 
 # %%
 settings.hyperparameter_table()

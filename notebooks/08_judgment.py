@@ -55,9 +55,9 @@ report.write_table("judgment_true_labels", table, shown, tables)
 shown
 
 # %% [markdown]
-# The judgment never lowers the entropy and mostly raises it, but it stops early. In case 1 one can see why. Let six labels be held by 2, 2, 2, 2, 1 and 1
-# devices. Removing one device of a double label makes the shares less even, so the judgment stops; removing all four
-# doubles would make them uniform.
+# The judgment never lowers the entropy and mostly raises it, but it stops early. In case 1 one can see why. Let six
+# labels be held by 2, 2, 2, 2, 1 and 1 devices. Removing one device of a double label makes the shares less even, so the
+# judgment stops; removing all four doubles would make them uniform.
 
 # %%
 labels = [0, 0, 1, 1, 2, 2, 3, 3, 4, 5]
@@ -160,31 +160,33 @@ shown
 # %% [markdown]
 # ## What we see
 #
-# In the paper's own setting, from the records of CIFAR-10 with one seed:
+# In the paper's own setting, from the records, with one seed:
 #
-# - **The judgment gets most of what there is.** Of the true entropy that the best group would add to the chosen devices the
-#   judgment, which sees soft labels only, adds 82, 68 and 86 % in cases 1, 2 and 3, with eight of ten devices kept.
-# - **The pools add more than the judgment.** Devices drawn with pools have more entropy before any judgment than those drawn
-#   uniformly: 1.88 against 1.80, 2.16 against 2.09, 2.02 against 1.89. The judgment adds 0.06, 0.04 and 0.08 to that.
-#   In accuracy it is the other way round, at least in case 1 (notebook 06). On CIFAR-100, cases 1 and 2, the pools add 0.02
-#   and 0.04 and the judgment 0.05 and 0.04, 98 and 91 % of what the best group would add.
+# - **The judgment gets most of what there is.** On CIFAR-10, of the true entropy that the best group would add to the
+#   chosen devices the judgment, which sees soft labels only, adds 83, 69 and 85 % in cases 1, 2 and 3, with eight of ten
+#   devices kept.
+# - **The pools add more than the judgment on CIFAR-10.** Devices drawn with pools have more entropy before any judgment
+#   than those drawn uniformly: 1.88 against 1.80, 2.16 against 2.09, 2.02 against 1.89. The judgment adds 0.06, 0.04 and
+#   0.08 to that. In accuracy it is the other way round, at least in case 1 (notebook 06). On CIFAR-100 the judgment adds
+#   more, 0.045, 0.042 and 0.055 (97, 92 and 88 % of what the best group would add), than the pools: 0.021, 0.036 and
+#   0.053.
 #
 # From the drawn and the fresh rounds (three seeds of ten rounds on a small set):
 #
-# - **Greedy against best.** On true labels the judgment finds the best group in 66 %, 41 % and 66 % of draws (cases 1, 2,
-#   3) and gets 80 to 86 % of the entropy that the best group would add, while it keeps one or two devices more. On soft
-#   labels it is much the same in cases 1 and 2 (81 and 82 %). In case 3 it is 47 %, mostly because of seed 0 with its
-#   ten-image device, and of the first two rounds; later rounds of seeds 1 and 2 reach 97 % and more.
+# - **Greedy against best.** On true labels the judgment finds the best group in two thirds, 41 % and two thirds of draws
+#   (cases 1, 2, 3) and gets 80 to 86 % of the entropy that the best group would add, while it keeps one or two devices
+#   more. On soft labels it is much the same in cases 1 and 2 (81 and 82 %). In case 3 it is 47 %, mostly because of seed
+#   0 with its ten-image device, and of the first two rounds; later rounds of seeds 1 and 2 reach 97 % and more.
 # - **Soft labels against true labels.** Once the model has learnt a little, soft labels are close to the true
 #   distribution: distance 0.00 in case 1, and 0.03 to 0.06 in cases 2 and 3 after five rounds. Over all rounds the
 #   judgment on soft labels gives groups as even as on true labels (true entropy 1.945 and 1.945, 2.181 and 2.178, 2.023
 #   and 2.027). In the first rounds of cases 2 and 3 soft labels say less (distance 0.24 and 0.29 in round 1). An
 #   exhaustive search falls for that: in case 3 its groups on soft labels have less true entropy (1.946) than all chosen
 #   devices (1.952).
-# - **Against random.** Dropping as many devices at random lowers the entropy and, on average, the accuracy in every
-#   case. Averaged from the same local models, the judgment's group is 1.3, 3.6 and 2.9 points more accurate than all ten devices,
-#   and 2.0, 6.5 and 4.2 points more than the random drop. With three seeds only the 3.6 of case 2 is clear of zero (95 %
-#   intervals ± 2.0, 3.0 and 4.0); in case 1 all groups are near chance, 11 to 13 %.
+# - **Against random.** Dropping as many devices at random lowers the entropy and, on average, the accuracy in every case.
+#   Averaged from the same local models, the judgment's group is 1.3, 3.6 and 2.9 points more accurate than all ten
+#   devices, and 2.0, 6.6 and 4.2 points more than the random drop. With three seeds only the 3.6 of case 2 is clear of
+#   zero (95 % intervals ± 1.9, 2.9 and 4.0); in case 1 all groups are near chance, 11 to 13 %.
 # - **More entropy is not more accuracy.** The best group has more entropy than the judgment's, but in cases 1 and 2 its
 #   accuracy is not clearly better, and in case 3 the spread over seeds is too large to tell.
 #
