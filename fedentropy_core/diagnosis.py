@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paths import results_root
 from fedentropy_core.records import RunFiles, RunRecord, load_record
 from fedentropy_core.report import MEASURES, MISSING, NAMES, papers_number
-from fedentropy_core.study import CASES, label_fields
+from fedentropy_core.study import label_fields
 
 MIDDLE_CASES = (2, 3)  # where FedAvg and FedEntropy come out above the paper
 
@@ -29,7 +28,6 @@ class Cause:
     runs: tuple[tuple[str, int], ...]
 
 
-WITHOUT_POOLS = "scaffold+entropy-no-pools"
 FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
 CAUSES = (
     Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1), ("scaffold", 2))),
@@ -69,45 +67,13 @@ def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
     rows = []
     for cause in CAUSES:
         for label, case in cause.runs:
-            changed = _load(_changed(cause, label, case), diagnosis_folder(results))
-            specified = _load(_specified(label, case), results)
+            changed = load_run(_changed(cause, label, case), diagnosis_folder(results))
+            specified = load_run(specified_run(label, case), results)
             paper = papers_number("table1", "cifar10", case, label) or papers_number("table3", "cifar10", case, label)
             rows.append((cause.name, label, case, *paper, *_accuracies(specified), *_accuracies(changed)))
     columns = ["change", "method", "case", "paper_mean", "paper_std"]
     ours = [f"{which} {measure}" for which in ("specified", "changed") for measure in MEASURES]
     return pd.DataFrame(rows, columns=columns + ours)
-
-
-def control_ages(record: RunRecord) -> np.ndarray:
-    """[rounds, devices]: how many rounds old each device's control variate is when a round begins.
-
-    It is renewed when the device is kept; one that never was counts from the start.
-    """
-    renewed, ages = np.zeros(record.config.devices), []
-    for row in record.rounds.itertuples():
-        ages.append(row.round - 1 - renewed)
-        renewed[list(row.kept)] = row.round
-    return np.array(ages)
-
-
-def controls_table(results: Path | str | None = None) -> pd.DataFrame:
-    """SCAFFOLD's runs: the age of control variates in rounds, over all devices and rounds, and the accuracy."""
-    runs = [(_specified(label, case), results) for case in CASES for label in ("scaffold", "scaffold+entropy")]
-    runs += [(run, diagnosis_folder(results)) for run in diagnosis_runs() if run.label == WITHOUT_POOLS]
-    rows = []
-    for config, folder in runs:
-        record = _load(config, folder)
-        if record is not None:
-            ages = control_ages(record)
-            accuracy = round(MEASURES["last ten"](record), 2)
-            rows.append((config.case, config.label, int(np.median(ages)), int(np.quantile(ages, 0.9)), accuracy))
-    return pd.DataFrame(rows, columns=["case", "method", "median age", "one in ten is older than", "last ten"])
-
-
-def controls_shown(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as text."""
-    names = NAMES | {WITHOUT_POOLS: "SCAFFOLD + FedEntropy without pools"}
-    return table.assign(method=table["method"].map(names), **{"last ten": table["last ten"].map("{:.2f}".format)})
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
@@ -126,15 +92,16 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _specified(label: str, case: int) -> RunConfig:
+def specified_run(label: str, case: int) -> RunConfig:
+    """The paper's run on CIFAR-10, seed 0."""
     return profile_config("paper", case=case, **label_fields(label))
 
 
 def _changed(cause: Cause, label: str, case: int) -> RunConfig:
-    return replace(_specified(label, case), **cause.fields)
+    return replace(specified_run(label, case), **cause.fields)
 
 
-def _load(config: RunConfig, results: Path | str | None) -> RunRecord | None:
+def load_run(config: RunConfig, results: Path | str | None) -> RunRecord | None:
     """None also for a run that diverged at once: there is nothing to report."""
     path = RunFiles(config, results).csv
     record = load_record(path) if path.exists() else None

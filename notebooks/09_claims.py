@@ -59,9 +59,9 @@ with pd.option_context("display.max_colwidth", None):
 
 # %% [markdown]
 # **What we see so far.** No claim on training can be decided with one seed; the notes say which way the comparisons
-# point. Most point the paper's way. Against it: SCAFFOLD is more accurate than FedEntropy in cases 2 and 3 of CIFAR-10;
-# its failure in case 1 makes the lead over it there larger than the paper's and worth little; FedEntropy on top of
-# SCAFFOLD makes it better in no case; FedProx or Moon with FedEntropy is above FedAvg with FedEntropy in four of six
-# comparisons of best rounds, where the paper's Table 3 has it highest; and in case 2 of CIFAR-100 FedEntropy is level
-# with FedAvg and takes more rounds. What is decided follows from arithmetic or from the partitions: the downlink is not
-# the same for all methods, and heterogeneity does not increase from case 1 to case 3.
+# point. Most point the paper's way. Against it: SCAFFOLD is more accurate than FedEntropy in cases 2 and 3 of CIFAR-10
+# and in case 2 of CIFAR-100; its failure in case 1 makes the lead over it there larger than the paper's and worth little;
+# FedEntropy on top of SCAFFOLD makes it better in no case; FedProx or Moon with FedEntropy is above FedAvg with
+# FedEntropy in four of six comparisons of best rounds, where the paper's Table 3 has it highest; and in case 2 of
+# CIFAR-100 FedEntropy is level with FedAvg and takes more rounds. What is decided follows from arithmetic or from the
+# partitions: the downlink is not the same for all methods, and heterogeneity does not increase from case 1 to case 3.

@@ -9,15 +9,12 @@ from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
 from fedentropy_core.diagnosis import (
     CAUSES,
-    control_ages,
-    controls_shown,
-    controls_table,
     diagnosis_folder,
     diagnosis_paths,
     diagnosis_runs,
     diagnosis_table,
 )
-from fedentropy_core.records import load_record, record_paths
+from fedentropy_core.records import record_paths
 
 
 def test_a_run_differs_from_the_papers_in_its_cause_only():
@@ -43,28 +40,6 @@ def test_the_table_has_both_runs(tmp_path):
     ours = ["50.00 / 50.00 / 60.00", "40.00 / 40.00 / 45.00"]
     assert list(shown.iloc[0]) == ["no momentum", "FedAvg", 2, "48.90 ± 0.47", *ours]
     assert shown.iloc[1]["changed"] == "—"
-
-
-def test_the_age_of_control_variates(tmp_path):
-    """Device 1 is kept in every round, the others never."""
-    record = load_record(write_record(tmp_path, [0.1] * 3, devices=4, fraction=0.5).csv)
-    assert control_ages(record).tolist() == [[0, 0, 0, 0], [1, 0, 1, 1], [2, 0, 2, 2]]
-
-
-def test_the_table_of_ages_has_what_is_recorded(tmp_path):
-    """Of 100 devices one is kept in every round; ages are 0 to 999 equally often."""
-    run = {"dataset": "cifar10", "method": "scaffold", "case": 3, "entropy": True}
-    write_record(tmp_path, [0.3] * 1000, **run)
-    write_record(diagnosis_folder(tmp_path), [0.4] * 1000, **run, selection="uniform")
-    table = controls_table(tmp_path)
-    assert table.to_numpy().tolist() == [
-        [3, "scaffold+entropy", 494, 898, 30.0],
-        [3, "scaffold+entropy-no-pools", 494, 898, 40.0],
-    ]
-    assert controls_shown(table).to_numpy().tolist() == [
-        [3, "SCAFFOLD + FedEntropy", 494, 898, "30.00"],
-        [3, "SCAFFOLD + FedEntropy without pools", 494, 898, "40.00"],
-    ]
 
 
 def test_its_records_are_not_the_papers(tmp_path):
