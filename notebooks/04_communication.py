@@ -52,7 +52,7 @@ shown
 # 264), however high it ends. On CIFAR-100 FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in
 # cases 1 and 3: 158 against 175 and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it
 # takes more, 170 against 158 (the paper: 173 against 234). SCAFFOLD takes 188 in case 2 and does not reach the target in
-# cases 1 and 3. Moon takes 511 rounds in case 1, as in the paper.
+# cases 1 and 3. Moon takes 511 rounds in case 1, as in the paper, and FedAvg's in cases 2 and 3.
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
@@ -79,8 +79,8 @@ plots.save(figure, "accuracy_by_upload", figures)
 # %% [markdown]
 # **What we see.** On CIFAR-10 FedEntropy is ahead of every other method from some hundred MB up to the 2 GB of its 1,000
 # rounds, but for a dip at 1.9 GB in case 3; SCAFFOLD's higher end in cases 2 and 3 takes more than twice that upload. On
-# CIFAR-100 it is ahead in case 1 and, but for a moment, in case 3; in case 2 FedAvg and FedProx are level with it from
-# about 1.1 GB on and ahead around 1.5 GB, and SCAFFOLD ends higher, again with more than twice the upload.
+# CIFAR-100 it is ahead in case 1 and, but for a moment, in case 3; in case 2 FedAvg, FedProx and Moon are about level
+# with it from about 1.1 GB on and ahead around 1.5 GB, and SCAFFOLD ends higher, again with more than twice the upload.
 
 # %%
 print(report.missing_runs(rounds))
