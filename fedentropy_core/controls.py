@@ -56,8 +56,8 @@ def control_norms(federation: Federation, devices: Sequence[int], epochs: int, r
     """[renewals, devices]: ‖c_k‖ after each of several renewals, the global model and c = 0 held fixed.
 
     A renewal is a round of the device: local training with the correction c − c_k, then c_k ← c_k⁺, which is the
-    mean of its local steps v. If the correction did not change where the device goes, every renewal after the first
-    would give the same but for the order of the images.
+    mean of its local steps v. If the correction did not change where the device goes, every renewal would give
+    the same but for the order of the images.
     """
     config, weights = replace(federation.config, epochs=epochs), federation.weights
     control, controls, norms = np.zeros_like(weights), np.zeros((len(devices), len(weights)), weights.dtype), []

@@ -159,7 +159,7 @@ def _nothing(axes: Axes) -> None:
 def line(method: str) -> dict:
     """How a method's curve is drawn, everywhere."""
     # FedAvg and FedEntropy are wide since FedProx, broken, lies on them where the two hardly differ.
-    width = {"fedavg": 1.9, "fedavg+entropy": 1.9}.get(method, 1.1)
+    width = 1.9 if method in ("fedavg", "fedavg+entropy") else 1.1
     return {"color": COLOURS[method], "linestyle": STYLES.get(method, "-"), "linewidth": width}
 
 
