@@ -63,7 +63,7 @@ class Timing:
 
     @property
     def gflops(self) -> float:
-        """Useful GFLOP/s of the median round: FedAvg's arithmetic, whatever the method or engine computes on top."""
+        """Useful GFLOP/s of the median round: FedAvg's arithmetic, whatever is done on top or spared."""
         return flops(self.setting) / self.median / 1e9
 
 
@@ -72,7 +72,8 @@ def flops(setting: Setting) -> int:
 
     A forward pass multiplies once with every weight at every output position. A step adds, for every layer, the same
     number again for the weights' gradient and, for every layer but the first, for the input's. Soft labels and
-    evaluation are forward passes. Biases, pooling, softmax and the update are not counted (under 1 %).
+    evaluation are forward passes. Biases, pooling, softmax and the update are not counted (under 1 %). Terms that
+    pooling makes zero are, though the native engine leaves out those of the kernels' gradients.
     """
     multiply_adds = {
         "conv1": 28 * 28 * 6 * 3 * 25,
@@ -101,7 +102,7 @@ def gemm_rate(threads: int, seconds: float = 0.5) -> float:
 
 
 def synthetic_dataset() -> Dataset:
-    """Random images and labels of CIFAR-10's size: speed does not depend on what they show."""
+    """Random images and labels of CIFAR-10's size: what they show changes only how often a ReLU is closed."""
     rng = np.random.default_rng(0)
     return Dataset(
         name="noise",

@@ -1,5 +1,6 @@
 """The native engine: its double build is float64 PyTorch, and bits do not depend on threads, CPUs or compilers."""
 
+import hashlib
 import itertools
 import platform
 import shutil
@@ -237,6 +238,23 @@ def test_soft_labels_are_distributions_and_never_mirrored():
 def test_steps_count_short_batches_and_epochs():
     work = made_work("fedavg", (10, 21, 70), 20, 10, epochs=3)
     assert NativeEngine(DATASETS[10]).train(work).steps.tolist() == [3, 6, 12]
+
+
+# sha256 of weights and soft labels, from the engine that made the first records.
+BITS = {
+    "fedavg": "a5c8609a2f78bb7c",
+    "fedprox": "f7e17dc469506053",
+    "scaffold": "5e0d70d046454aa6",
+    "moon": "b9e4693fe3fa5cc9",
+}
+
+
+@pytest.mark.parametrize("method", METHODS[:4])
+def test_bits_are_those_of_the_shipped_records(method):
+    """A faster engine must not change them: the audit of every record compares bit for bit."""
+    cohort = NativeEngine(DATASETS[10]).train(made_work(method, (110, 37), 50, 10, epochs=2))
+    found = hashlib.sha256(cohort.weights.tobytes() + cohort.soft_labels.tobytes())
+    assert found.hexdigest().startswith(BITS[method])
 
 
 @pytest.mark.parametrize("method", METHODS[:4])

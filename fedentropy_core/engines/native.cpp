@@ -7,11 +7,15 @@
 // its end. What stands there (and, in the fully connected layers, beyond the last sample) is finite but meaningless;
 // it is only ever computed with itself, or multiplied by a gradient that is zero there.
 //
-// TILING. Convolutions and matrix products keep a tile of outputs × vectors in registers (6 × 4 or 8 × 3 where
+// TILING. Convolutions, their input's gradient and matrix products keep a tile of outputs × vectors in registers (6 × 4 or 8 × 3 where
 // there are 32 registers) and run through all inputs of that tile, so that each loaded number is used many times.
 // Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of the network,
 // never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB. Pooling remembers
 // which of its four inputs won; the backward pass needs nothing else.
+//
+// LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient. A kernel's gradient sums over
+// those alone: adding zero changes no bit. Which input won differs from sample to sample, so that there vectors run
+// along the taps of the kernel, and the inputs lie sample by sample for it (see Pixels).
 //
 // THE SAME BITS ON ANY CPU. Results do not depend on the instruction set, the compiler or the number of threads:
 //  - Each number is accumulated in one order, written here and not chosen by a compiler: -ffp-contract=off and no
@@ -31,6 +35,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,6 +48,7 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))  // within another function GCC would keep sums of a tile in memory
 
 namespace {
 
@@ -55,7 +61,6 @@ constexpr int VECTOR_BYTES = 32;
 #else
 constexpr int VECTOR_BYTES = 16;
 #endif
-constexpr bool WIDE = VECTOR_BYTES == 64;           // one vector holds all LANES of a reduction
 constexpr bool MANY_REGISTERS = VECTOR_BYTES != 32;  // 32 of them; AVX2 has 16
 
 typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
@@ -98,12 +103,41 @@ INLINE void keep(Vector& v) {
 #endif
 }
 
+/// a[FIRST], b[FIRST], a[FIRST + 1], b[FIRST + 1], …
+template <int FIRST, class Vector, int... I>
+INLINE Vector interleave(Vector a, Vector b, std::integer_sequence<int, I...>) {
+    constexpr int width = sizeof...(I);
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, (FIRST + I / 2 + I % 2 * width)...);
+#else
+    typedef decltype(a < b) Indices;
+    return __builtin_shuffle(a, b, Indices{(FIRST + I / 2 + I % 2 * width)...});
+#endif
+}
+
+template <int FIRST, class Vector>
+INLINE Vector interleave(Vector a, Vector b) {
+    return interleave<FIRST>(a, b, std::make_integer_sequence<int, int(sizeof a / sizeof a[0])>());
+}
+
+/// The positions of the bits that are set in a byte, rising.
+struct BitPositions {
+    uint32_t of[256][8] = {};
+    constexpr BitPositions() {
+        for (int byte = 0; byte < 256; byte++)
+            for (int bit = 0, count = 0; bit < 8; bit++)
+                if (byte >> bit & 1) of[byte][count++] = uint32_t(bit);
+    }
+};
+constexpr BitPositions BIT_POSITIONS;
+
 template <class S>
 struct Scalar;
 template <>
 struct Scalar<float> {
     typedef Floats Vec;
     typedef int32_t Integer;
+    typedef uint32_t Bits;
     static constexpr int MANTISSA = 23, BIAS = 127, EXP_TERMS = 7, LOG_TERMS = 5;
     static constexpr float EXP_MIN = -87, EXP_MAX = 88;
     static constexpr float ROUND = 0x1.8p23f;  // x + ROUND − ROUND is x rounded to a whole number
@@ -113,6 +147,7 @@ template <>
 struct Scalar<double> {
     typedef Doubles Vec;
     typedef int64_t Integer;
+    typedef uint64_t Bits;
     static constexpr int MANTISSA = 52, BIAS = 1023, EXP_TERMS = 13, LOG_TERMS = 11;
     static constexpr double EXP_MIN = -708, EXP_MAX = 709;
     static constexpr double ROUND = 0x1.8p52;
@@ -150,17 +185,16 @@ constexpr int FC1 = 120, FC2 = 84;
 struct Conv1 {
     static constexpr int IN = IMAGE_CHANNELS, OUT = 6, SIDE = 28, POOLED = 14, KERNEL_SIZE = OUT * IN * TAPS;
     static constexpr int TILE_OUT = OUT, TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
-    static constexpr int GRADIENT_TILE_OUT = WIDE ? 6 : 2, GRADIENT_TILE_TAPS = WIDE ? 4 : 3;
 };
 struct Conv2 {
     static constexpr int IN = 6, OUT = 16, SIDE = 10, POOLED = 5, KERNEL_SIZE = OUT * IN * TAPS;
     static constexpr int TILE_OUT = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = 3;
-    static constexpr int GRADIENT_TILE_OUT = WIDE ? 8 : 2, GRADIENT_TILE_TAPS = 3;
     static constexpr int INPUT_TILE_OUT = IN, INPUT_TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
 };
 constexpr int FLAT = Conv2::OUT * Conv2::POOLED * Conv2::POOLED;
 constexpr int FC_TILE_ROWS = 6, FC_TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
 constexpr int WIDEST_TILE = 4;
+constexpr int GRADIENT_TILE = MANY_REGISTERS ? 24 : 12;  // vectors of sums
 static_assert(Conv1::SIDE == IMAGE_SIDE - KERNEL + 1 && Conv2::SIDE == Conv1::POOLED - KERNEL + 1, "no padding");
 
 /// Where each tensor starts in the flat vector (PyTorch's parameter order).
@@ -206,10 +240,13 @@ struct Cnn {
     using F = Scalar<S>;
     using Vec = typename F::Vec;
     using Integer = typename F::Integer;
+    using Bits = typename F::Bits;
     typedef Integer Int __attribute__((vector_size(VECTOR_BYTES)));
+    typedef Bits BitsVec __attribute__((vector_size(VECTOR_BYTES)));
     static constexpr int WIDTH = VECTOR_BYTES / int(sizeof(S));  // numbers in a machine vector
     static constexpr int LANES = 64 / int(sizeof(S));  // partial sums: 16 floats or 8 doubles, on every machine
     static constexpr int PARTS = LANES / WIDTH;        // machine vectors that hold them
+    static constexpr int WORD = 8 * sizeof(Bits);
 
     // ------------------------------------------------------------------------------------------------ vectors
 
@@ -320,6 +357,27 @@ struct Cnn {
         int first(int i) const { return i == 0 ? 0 : whole; }  // the slab's first sample
     };
 
+    /// How a kernel's gradient sees the input of the convolution: sample by sample, the channels of a pixel side by
+    /// side, so that what a row of the kernel meets is contiguous.
+    template <class Conv>
+    struct Pixels {
+        static constexpr int SIDE = Conv::SIDE + KERNEL - 1, ROW = SIDE * Conv::IN;
+        static constexpr long SAMPLE = SIDE * ROW + LANES;  // more than it holds: spreads samples over the cache's sets
+        static constexpr int TAPS_ROW = int(round_up(KERNEL * Conv::IN, LANES)), VECTORS = TAPS_ROW / WIDTH;
+        static constexpr int TILE_ROWS = VECTORS * 5 <= GRADIENT_TILE ? 5 : VECTORS * 3 <= GRADIENT_TILE ? 3 : 1;
+        static constexpr long SUMS = KERNEL * TAPS_ROW + LANES;  // of an output and a lane: taps, then bias
+
+        /// Positions of a row before pooling, rounded up; each belongs to lane position % LANES.
+        static constexpr long positions(long samples) { return round_up(Conv::SIDE * samples, LANES); }
+        /// A lane's positions in a pair of rows.
+        static constexpr long places(long samples) { return 2 * positions(samples) / LANES; }
+    };
+
+    /// Where a position's first pixel and its pooled gradient are.
+    struct Place {
+        int32_t pixels, gradient;
+    };
+
     /// What a slab's forward pass leaves for its backward pass.
     struct Slab {
         Array<S> x, pool1;
@@ -329,8 +387,8 @@ struct Cnn {
               winner1(Conv1::OUT * layout.pool1.channel) {}
     };
 
-    static constexpr long PARTIAL1 = (Conv1::KERNEL_SIZE + Conv1::OUT) * LANES;
-    static constexpr long PARTIAL2 = (Conv2::KERNEL_SIZE + Conv2::OUT) * LANES;
+    static constexpr long PARTIAL1 = Conv1::OUT * LANES * Pixels<Conv1>::SUMS;
+    static constexpr long PARTIAL2 = Conv2::OUT * LANES * Pixels<Conv2>::SUMS;
 
     /// A model's arrays for batches of up to `capacity` samples; a name with d_ is the gradient of the one without.
     struct Workspace {
@@ -339,13 +397,17 @@ struct Cnn {
         Batch full;       // the largest batch
         Layout widest;    // a layout that no slab exceeds
         Slab slab[2];
-        Array<S> rows1, rows2;  // pairs of rows: activations on the way forward, gradients on the way back
+        Array<S> rows1, rows2;  // pairs of rows before pooling
         Array<S> pool2, hidden1, hidden2, logits;
         Array<Integer> winner2;
         Array<S> d_logits, d_hidden2, d_hidden1, d_pool2, d_conv2, d_pool1;
         Array<S> partial1, partial2;              // partial sums of the kernels' gradients
         Array<S> kernel1, kernel2, kernel2_back;  // packed
-        Array<S> transposed, ones;
+        Array<S> transposed, pixels;
+        Array<Place> places;
+        Array<Integer> won;
+        Array<Bits> won_bits;
+        Array<uint32_t> list;
         Array<uint8_t> bytes;
         Array<const uint8_t*> sources;  // where each image of the batch begins
 
@@ -360,10 +422,10 @@ struct Cnn {
               d_conv2(Layout::MARGIN + Conv2::OUT * widest.conv2_grad.channel),
               d_pool1(Conv1::OUT * widest.pool1.channel), partial1(PARTIAL1), partial2(PARTIAL2),
               kernel1(Conv1::KERNEL_SIZE), kernel2(Conv2::KERNEL_SIZE), kernel2_back(Conv2::KERNEL_SIZE),
-              transposed(capacity * round_up(FLAT, LANES)), ones(widest.conv1.row), bytes(capacity * IMAGE_STRIDE),
-              sources(capacity) {
-            for (long i = 0; i < widest.conv1.row; i++) ones[i] = 1;
-        }
+              transposed(capacity * round_up(FLAT, LANES)), pixels(capacity * Pixels<Conv1>::SAMPLE),
+              places(LANES * Pixels<Conv1>::places(capacity)), won(LANES * Pixels<Conv1>::places(capacity)),
+              won_bits(Conv2::OUT * LANES * (Pixels<Conv1>::places(capacity) / WORD + 1)),
+              list(Pixels<Conv1>::places(capacity)), bytes(capacity * IMAGE_STRIDE), sources(capacity) {}
     };
 
     // ------------------------------------------------------------------------------------------------ input
@@ -456,7 +518,7 @@ struct Cnn {
 
     /// One row of y = bias + x ∗ kernel for all output channels; x begins at the first of the five rows it reads.
     template <class Conv>
-    static void conv_row(In x, const S* kernel, const S* bias, Out y) {
+    static NOINLINE void conv_row(In x, const S* kernel, const S* bias, Out y) {
         const long vectors = round_up(Conv::SIDE * y.step.column, WIDTH) / WIDTH;
         for (long v = 0; v < vectors; v += Conv::TILE_VECTORS) {
             const TileInput in{{x.data + v * WIDTH, x.step}, Conv::IN, 0, KERNEL, 0, KERNEL};
@@ -466,7 +528,7 @@ struct Cnn {
     }
 
     /// dx[c][r][·] = Σ over outputs and taps of dy[o][r − kh][· − kw] · kernel[o][kh][kw][c].
-    static void conv2_input_gradient(In dy, const S* kernel, Out dx) {
+    static NOINLINE void conv2_input_gradient(In dy, const S* kernel, Out dx) {
         const long samples = dy.step.column, length = Conv2::SIDE * samples;
         const long vectors = round_up(Conv1::POOLED * samples, WIDTH) / WIDTH;
         const Grid back{dy.step.channel, -dy.step.row, -samples};
@@ -488,81 +550,168 @@ struct Cnn {
         }
     }
 
-    /// The inputs of some of a kernel's taps: where each begins, and how far its next row is.
-    template <int COUNT>
-    struct TapInputs {
-        const S* start[COUNT];
-        long row[COUNT];
-    };
+    // ------------------------------------------------------------------------------------------------ kernel gradients
 
-    /// Taps first, first + 1, …; the one after the kernel's last is the bias, whose input is one everywhere.
-    template <class Conv, int COUNT>
-    static TapInputs<COUNT> tap_inputs(int first, In x, const S* ones) {
-        TapInputs<COUNT> taps;
-        for (int t = 0; t < COUNT; t++) {
-            const int tap = first + t, channel = tap / TAPS, kh = tap % TAPS / KERNEL, kw = tap % KERNEL;
-            const bool bias = tap == Conv::IN * TAPS;
-            taps.start[t] = bias ? ones : x.data + channel * x.step.channel + kh * x.step.row + kw * x.step.column;
-            taps.row[t] = bias ? 0 : x.step.row;
+    /// WIDTH vectors whose rows become columns.
+    static INLINE void transpose_square(Vec (&rows)[WIDTH]) {
+        for (int step = 1; step < WIDTH; step *= 2) {
+            Vec next[WIDTH];
+            for (int i = 0; i < WIDTH / 2; i++) {
+                next[2 * i] = interleave<0>(rows[i], rows[i + WIDTH / 2]);
+                next[2 * i + 1] = interleave<WIDTH / 2>(rows[i], rows[i + WIDTH / 2]);
+            }
+            for (int i = 0; i < WIDTH; i++) rows[i] = next[i];
         }
-        return taps;
     }
 
-    /// partial[o][tap][lane] += dy[o] · input[tap] over a pair of rows of `length` numbers, a multiple of LANES.
-    template <int OUT, int COUNT>
-    static INLINE void kernel_gradient_tile(const TapInputs<COUNT>& taps, In dy, long length, S* partial,
-                                            long partial_out) {
-        Vec sum[OUT][COUNT][PARTS];
-        for (int o = 0; o < OUT; o++)
-            for (int t = 0; t < COUNT; t++)
-                for (int p = 0; p < PARTS; p++) sum[o][t][p] = load(partial + o * partial_out + t * LANES + p * WIDTH);
-        for (int row = 0; row < 2; row++) {
-            const S* x[COUNT];
-            for (int t = 0; t < COUNT; t++) x[t] = taps.start[t] + row * taps.row[t];
-            const S* d = dy.data + row * dy.step.row;
-            for (long i = 0; i < length; i += LANES)
-                for (int p = 0; p < PARTS; p++) {
-                    Vec input[COUNT];
-                    for (int t = 0; t < COUNT; t++) keep(input[t] = load(x[t] + i + p * WIDTH));
-                    for (int o = 0; o < OUT; o++) {
-                        Vec gradient = load(d + o * dy.step.channel + i + p * WIDTH);
-                        keep(gradient);
-                        for (int t = 0; t < COUNT; t++) sum[o][t][p] = fma(gradient, input[t], sum[o][t][p]);
-                    }
+    /// pixels[sample][row][column][channel] = x[channel][row][column][sample].
+    template <class Conv>
+    static NOINLINE void arrange_pixels(In x, S* pixels) {
+        using P = Pixels<Conv>;
+        const long samples = x.step.column;
+        constexpr int length = int(round_up(P::ROW, WIDTH));
+        long from[length];  // where each number of a row is; the last square repeats the last one
+        for (int i = 0; i < length; i++) {
+            const int number = i < P::ROW ? i : P::ROW - 1;
+            from[i] = number % Conv::IN * x.step.channel + number / Conv::IN * samples;
+        }
+        for (int row = 0; row < P::SIDE; row++)
+            for (long n = 0; n < samples; n += WIDTH)
+                for (int i = 0; i < length; i += WIDTH) {
+                    Vec square[WIDTH];
+                    for (int k = 0; k < WIDTH; k++) square[k] = load(x.data + row * x.step.row + from[i + k] + n);
+                    transpose_square(square);
+                    S* to = pixels + n * P::SAMPLE + row * P::ROW + i;
+                    for (int k = 0; k < WIDTH && n + k < samples; k++) store(to + k * P::SAMPLE, square[k]);
                 }
-        }
-        for (int o = 0; o < OUT; o++)
-            for (int t = 0; t < COUNT; t++)
-                for (int p = 0; p < PARTS; p++) store(partial + o * partial_out + t * LANES + p * WIDTH, sum[o][t][p]);
     }
 
-    /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap] for a pair of rows, into partial[o][tap][lane].
+    /// For each lane the places of the positions that it sums in a pair of rows, in order.
     template <class Conv>
-    static void kernel_gradient_rows(In x, In dy, const S* ones, S* partial) {
-        constexpr int taps = Conv::IN * TAPS + 1, tile = Conv::GRADIENT_TILE_TAPS, rest = taps % tile;
-        constexpr int outputs = Conv::GRADIENT_TILE_OUT;
-        const long length = round_up(Conv::SIDE * dy.step.column, LANES);
-        for (int o = 0; o < Conv::OUT; o += outputs) {
-            const In d{dy.data + o * dy.step.channel, dy.step};
-            S* sums = partial + long(o) * taps * LANES;
-            int t = 0;
-            for (; t + tile <= taps; t += tile)
-                kernel_gradient_tile<outputs, tile>(tap_inputs<Conv, tile>(t, x, ones), d, length, sums + t * LANES,
-                                                    taps * LANES);
-            if constexpr (rest > 0)
-                kernel_gradient_tile<outputs, rest>(tap_inputs<Conv, rest>(t, x, ones), d, length, sums + t * LANES,
-                                                    taps * LANES);
+    static void find_places(long samples, long pooled_column, Place* places) {
+        using P = Pixels<Conv>;
+        for (int row = 0; row < 2; row++)
+            for (int column = 0; column < Conv::SIDE; column++)
+                for (long n = 0; n < samples; n++) {
+                    const long position = row * P::positions(samples) + column * samples + n;
+                    places[position % LANES * P::places(samples) + position / LANES] = {
+                        int32_t(n * P::SAMPLE + row * P::ROW + column * Conv::IN),
+                        int32_t(column / 2 * pooled_column + n)};
+                }
+    }
+
+    /// won[position] = −1 for the winners of a pooled row, 0 for all other positions of the pair of rows.
+    template <class Conv>
+    static void mark_winners(const Integer* winner, long winner_column, long samples, Integer* won) {
+        const long length = Conv::SIDE * samples, positions = Pixels<Conv>::positions(samples);
+        for (int row = 0; row < 2; row++, won += positions) {
+            for (int column = 0; column < Conv::SIDE; column++)
+                for (long n = 0; n < samples; n += WIDTH) {
+                    Int index;
+                    std::memcpy(&index, winner + column / 2 * winner_column + n, sizeof index);
+                    index = index == Int{} + Integer(2 * row + column % 2);
+                    std::memcpy(won + column * samples + n, &index, sizeof index);
+                }
+            for (long i = length; i < positions; i++) won[i] = 0;
         }
     }
 
-    /// The sums of all lanes: the gradients of kernel and bias.
+    /// Bit i of bits[word][lane] is set where won[(word · WORD + i) · LANES + lane] is −1.
+    static void gather_bits(const Integer* won, long count, Bits* bits) {
+        for (long word = 0; word * WORD < count; word++)
+            for (int p = 0; p < PARTS; p++) {
+                BitsVec gathered = {};
+                for (long i = (count < (word + 1) * WORD ? count : (word + 1) * WORD) - 1; i >= word * WORD; i--) {
+                    BitsVec next;
+                    std::memcpy(&next, won + i * LANES + p * WIDTH, sizeof next);
+                    gathered = gathered + gathered - next;
+                }
+                std::memcpy(bits + word * LANES + p * WIDTH, &gathered, sizeof gathered);
+            }
+    }
+
+    /// The positions of a lane's set bits, rising; returns the list's end. Eight are written at a time, without a
+    /// branch, which could not be predicted.
+    static INLINE uint32_t* list_bits(const Bits* bits, long words, uint32_t* list) {
+        typedef uint32_t Eight __attribute__((vector_size(32)));
+        for (long word = 0; word < words; word++)
+            for (int first = 0; first < WORD; first += 8) {
+                const int byte = int(bits[word * LANES] >> first & 255);
+                Eight positions;
+                std::memcpy(&positions, BIT_POSITIONS.of[byte], sizeof positions);
+                positions += uint32_t(word * WORD + first);
+                std::memcpy(list, &positions, sizeof positions);
+                list += __builtin_popcount(byte);
+            }
+        return list;
+    }
+
+    /// sums[kh][tap] += gradient · pixel for the listed places and ROWS rows of the kernel; *bias += gradient.
+    template <class Conv, int ROWS>
+    static NOINLINE void add_listed(const S* pixels, const S* d_pooled, const Place* places, const uint32_t* list,
+                                    const uint32_t* end, S* sums, S* bias) {
+        using P = Pixels<Conv>;
+        Vec sum[ROWS][P::VECTORS];
+        S bias_sum = *bias;
+        for (int r = 0; r < ROWS; r++)
+            for (int v = 0; v < P::VECTORS; v++) sum[r][v] = load(sums + r * P::TAPS_ROW + v * WIDTH);
+        for (; list != end; list++) {
+            const S* from = pixels + places[*list].pixels;
+            const S d = d_pooled[places[*list].gradient];
+            Vec gradient = fill(d);
+            keep(gradient);
+            for (int r = 0; r < ROWS; r++)
+                for (int v = 0; v < P::VECTORS; v++)
+                    sum[r][v] = fma(load(from + r * P::ROW + v * WIDTH), gradient, sum[r][v]);
+            bias_sum += d;
+        }
+        for (int r = 0; r < ROWS; r++)
+            for (int v = 0; v < P::VECTORS; v++) store(sums + r * P::TAPS_ROW + v * WIDTH, sum[r][v]);
+        *bias = bias_sum;
+    }
+
+    /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap] for a pooled row, into partial[o][lane][tap];
+    /// `pixels` begins at the first row that it sees. Lanes are the outer loop: the pixels of a lane's samples stay in
+    /// the first-level cache for all outputs.
     template <class Conv>
-    static void finish_kernel_gradient(const S* partial, S* d_kernel, S* d_bias) {
-        constexpr int taps = Conv::IN * TAPS;
+    static void kernel_gradient_row(const S* pixels, In d_pooled, const Integer* winner, long samples, Workspace& ws,
+                                    S* partial) {
+        using P = Pixels<Conv>;
+        constexpr int tile = P::TILE_ROWS, rest = KERNEL % tile;
+        const long count = P::places(samples), words = round_up(count, WORD) / WORD;
         for (int o = 0; o < Conv::OUT; o++) {
-            const S* sums = partial + long(o) * (taps + 1) * LANES;
-            for (int t = 0; t < taps; t++) d_kernel[o * taps + t] = sum_lanes(sums + t * LANES);
-            d_bias[o] = sum_lanes(sums + taps * LANES);
+            mark_winners<Conv>(winner + o * d_pooled.step.channel, d_pooled.step.column, samples, ws.won);
+            gather_bits(ws.won, count, ws.won_bits + o * words * LANES);
+        }
+        for (int lane = 0; lane < LANES; lane++)
+            for (int o = 0; o < Conv::OUT; o++) {
+                const uint32_t* end = list_bits(ws.won_bits + o * words * LANES + lane, words, ws.list);
+                const S* d = d_pooled.data + o * d_pooled.step.channel;
+                const Place* places = ws.places + lane * count;
+                S* sums = partial + (o * LANES + lane) * P::SUMS;
+                S* bias = sums + KERNEL * P::TAPS_ROW;  // each call of add_listed has its own, of which the first counts
+                int row = 0;
+                for (; row + tile <= KERNEL; row += tile)
+                    add_listed<Conv, tile>(pixels + row * P::ROW, d, places, ws.list, end, sums + row * P::TAPS_ROW,
+                                           bias++);
+                if constexpr (rest > 0)
+                    add_listed<Conv, rest>(pixels + row * P::ROW, d, places, ws.list, end, sums + row * P::TAPS_ROW,
+                                           bias);
+            }
+    }
+
+    /// The sums of all lanes, as sum_lanes adds them: the gradients of kernel and bias.
+    template <class Conv>
+    static void finish_kernel_gradient(S* partial, S* d_kernel, S* d_bias) {
+        using P = Pixels<Conv>;
+        for (int o = 0; o < Conv::OUT; o++) {
+            S* sums = partial + o * LANES * P::SUMS;
+            for (long half = LANES / 2 * P::SUMS; half >= P::SUMS; half /= 2)
+                for (long i = 0; i < half; i += WIDTH) store(sums + i, load(sums + i) + load(sums + half + i));
+            for (int c = 0; c < Conv::IN; c++)
+                for (int kh = 0; kh < KERNEL; kh++)
+                    for (int kw = 0; kw < KERNEL; kw++) *d_kernel++ = sums[kh * P::TAPS_ROW + kw * Conv::IN + c];
+            d_bias[o] = sums[KERNEL * P::TAPS_ROW];
         }
     }
 
@@ -596,13 +745,12 @@ struct Cnn {
     }
 
     /// The gradient of a pair of rows: a pooled gradient goes to the winner, the other three get zero.
-    template <class Conv>
-    static void pool_row_backward(In pooled, const Integer* winner, Out rows) {
-        const long samples = rows.step.column, length = Conv::SIDE * samples;
-        for (int channel = 0; channel < Conv::OUT; channel++) {
+    static void pool2_row_backward(In pooled, const Integer* winner, Out rows) {
+        const long samples = rows.step.column, length = Conv2::SIDE * samples;
+        for (int channel = 0; channel < Conv2::OUT; channel++) {
             S* upper = rows.data + channel * rows.step.channel;
             S* lower = upper + rows.step.row;
-            for (int column = 0; column < Conv::POOLED; column++)
+            for (int column = 0; column < Conv2::POOLED; column++)
                 // The last vector of a column runs into the next one: what is overwritten must be written later.
                 for (long n = (samples - 1) / WIDTH * WIDTH; n >= 0; n -= WIDTH) {
                     const long from = channel * pooled.step.channel + column * pooled.step.column + n;
@@ -831,20 +979,22 @@ struct Cnn {
     /// A slab's way back from d_pool2 to the partial sums of both kernels' gradients.
     static void backward_slab(Workspace& ws, const Slab& slab, const Layout& layout, const S* d_pool2,
                               const Integer* winner2) {
-        const In x{slab.x, layout.image}, pool1{slab.pool1, layout.pool1};
         const Out d_conv2{ws.d_conv2 + Layout::MARGIN, layout.conv2_grad}, d_pool1{ws.d_pool1, layout.pool1};
-        const Out d_conv1{ws.rows1, layout.conv1};
+        arrange_pixels<Conv2>({slab.pool1, layout.pool1}, ws.pixels);
+        find_places<Conv2>(layout.samples, layout.pool2.column, ws.places);
         for (int row = 0; row < Conv2::POOLED; row++) {
-            const Out pair = d_conv2.rows_from(2 * row);
-            const long pooled = row * layout.pool2.row;
-            pool_row_backward<Conv2>({d_pool2 + pooled, layout.pool2}, winner2 + pooled, pair);
-            kernel_gradient_rows<Conv2>(pool1.rows_from(2 * row), pair, ws.ones, ws.partial2);
+            const In gradient{d_pool2 + row * layout.pool2.row, layout.pool2};
+            const Integer* winner = winner2 + row * layout.pool2.row;
+            kernel_gradient_row<Conv2>(ws.pixels + 2 * row * Pixels<Conv2>::ROW, gradient, winner, layout.samples, ws,
+                                       ws.partial2);
+            pool2_row_backward(gradient, winner, d_conv2.rows_from(2 * row));
         }
         conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
-        for (int row = 0; row < Conv1::POOLED; row++) {
-            pool_row_backward<Conv1>(d_pool1.rows_from(row), slab.winner1 + row * layout.pool1.row, d_conv1);
-            kernel_gradient_rows<Conv1>(x.rows_from(2 * row), d_conv1, ws.ones, ws.partial1);
-        }
+        arrange_pixels<Conv1>({slab.x, layout.image}, ws.pixels);
+        find_places<Conv1>(layout.samples, layout.pool1.column, ws.places);
+        for (int row = 0; row < Conv1::POOLED; row++)
+            kernel_gradient_row<Conv1>(ws.pixels + 2 * row * Pixels<Conv1>::ROW, d_pool1.rows_from(row),
+                                       slab.winner1 + row * layout.pool1.row, layout.samples, ws, ws.partial1);
     }
 
     /// The gradient of every weight from d_logits.
