@@ -7,15 +7,15 @@
 // its end. What stands there (and, in the fully connected layers, beyond the last sample) is finite but meaningless;
 // it is only ever computed with itself, or multiplied by a gradient that is zero there.
 //
-// TILING. Convolutions, their input's gradient and matrix products keep a tile of outputs × vectors in registers (6 × 4 or 8 × 3 where
-// there are 32 registers) and run through all inputs of that tile, so that each loaded number is used many times.
-// Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of the network,
-// never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB. Pooling remembers
-// which of its four inputs won; the backward pass needs nothing else.
+// TILING. Convolutions, the gradient of their input and matrix products keep a tile of outputs × vectors in registers
+// (6 × 4 or 8 × 3 where there are 32 registers) and run through all inputs of that tile, so that each loaded number is
+// used many times. Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of
+// the network, never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB. Pooling
+// remembers which of its four inputs won; the backward pass needs nothing else.
 //
-// LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient. A kernel's gradient sums over
-// those alone: adding zero changes no bit. Which input won differs from sample to sample, so that there vectors run
-// along the taps of the kernel, and the inputs lie sample by sample for it (see Pixels).
+// LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient, and a kernel's gradient sums
+// over those alone; adding zero would not change it. Which input won differs from sample to sample, so there vectors
+// run along the taps of the kernel, and the layer's input is laid out anew for it, sample by sample (see Pixels).
 //
 // THE SAME BITS ON ANY CPU. Results do not depend on the instruction set, the compiler or the number of threads:
 //  - Each number is accumulated in one order, written here and not chosen by a compiler: -ffp-contract=off and no
@@ -689,7 +689,7 @@ struct Cnn {
                 const S* d = d_pooled.data + o * d_pooled.step.channel;
                 const Place* places = ws.places + lane * count;
                 S* sums = partial + (o * LANES + lane) * P::SUMS;
-                S* bias = sums + KERNEL * P::TAPS_ROW;  // each call of add_listed has its own, of which the first counts
+                S* bias = sums + KERNEL * P::TAPS_ROW;  // a number for each tile; the first counts
                 int row = 0;
                 for (; row + tile <= KERNEL; row += tile)
                     add_listed<Conv, tile>(pixels + row * P::ROW, d, places, ws.list, end, sums + row * P::TAPS_ROW,
