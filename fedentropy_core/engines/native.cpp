@@ -10,8 +10,8 @@
 // TILING. Convolutions, the gradient of their input and matrix products keep a tile of outputs × vectors in registers
 // (6 × 4 or 8 × 3 where there are 32 registers) and run through all inputs of that tile, so that each loaded number is
 // used many times. Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of
-// the network, never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB. Pooling
-// remembers which of its four inputs won; the backward pass needs nothing else.
+// the network, never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB.
+// Pooling remembers which of its four inputs won; the backward pass needs nothing else.
 //
 // LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient, and a kernel's gradient sums
 // over those alone; adding zero would not change it. Which input won differs from sample to sample, so there vectors
