@@ -240,7 +240,7 @@ def test_steps_count_short_batches_and_epochs():
     assert NativeEngine(DATASETS[10]).train(work).steps.tolist() == [3, 6, 12]
 
 
-# sha256 of weights and soft labels, from the engine before its kernels' gradients left out zeros: 42 records are its.
+# sha256 of weights and soft labels, from the engine before its kernels' gradients left out zeros.
 BITS = {
     "fedavg": "a5c8609a2f78bb7c",
     "fedprox": "f7e17dc469506053",
