@@ -84,8 +84,10 @@ def convergence(
     """Test accuracy, or another column, by round: a row a data set, a column a case; mean, standard deviation.
 
     A data set without any run has no row, a method without any run no entry in the legend; the note names the former.
+    Seeds differ, most in case 3, so a panel has only those that all of its methods have.
     """
     use_style()
+    records = records.paired(methods)
     shown, drawn = _with_runs(records, datasets, methods, cases)
     left_out = [DATASET_NAMES[dataset] for dataset in datasets if dataset not in shown]
     datasets = shown or datasets

@@ -80,6 +80,15 @@ class Records:
         found = {seed: r for (d, c, m, seed), r in self.runs.items() if (d, c, m) == (dataset, case, method)}
         return [found[seed] for seed in sorted(found)]
 
+    def paired(self, methods: Sequence[str]) -> "Records":
+        """The runs of these methods, by data set and case only of the seeds that all have that have any."""
+        runs = {key: run for key, run in self.runs.items() if key[2] in methods}
+        seeds: dict[tuple, dict[str, set[int]]] = {}
+        for *data, method, seed in runs:
+            seeds.setdefault(tuple(data), {}).setdefault(method, set()).add(seed)
+        shared = {data: set.intersection(*of_methods.values()) for data, of_methods in seeds.items()}
+        return Records({key: run for key, run in runs.items() if key[3] in shared[key[:2]]})
+
 
 @cache
 def reported() -> pd.DataFrame:
@@ -138,19 +147,18 @@ def megabytes_table(records: Records, datasets: Sequence[str], methods: Sequence
 
 
 def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] = (1, 2, 3)) -> pd.DataFrame:
-    """Points of accuracy that FedEntropy adds to each method, paired by seed: last ten rounds and best round."""
+    """Points of accuracy that FedEntropy adds to each method by each measure, paired by seed."""
     rows = []
     for dataset in datasets:
         for case in cases:
-            for measure in ("last ten", "best round"):
+            for measure, of in MEASURES.items():
                 for method in METHODS:
                     plain, better = (
                         {run.config.seed: run for run in records.of(dataset, case, label)}
                         for label in (method, f"{method}+entropy")
                     )
                     pairs = [(plain[seed], better[seed]) for seed in plain.keys() & better.keys()]
-                    accuracies = [tuple(map(MEASURES[measure], pair)) for pair in pairs]
-                    gains = pd.Series([after - before for before, after in accuracies], dtype=float)
+                    gains = pd.Series([of(after) - of(before) for before, after in pairs], dtype=float)
                     diverged = sum(_diverged(pair) > 0 for pair in pairs)
                     rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains), diverged))
     columns = ["dataset", "case", "measure", "method", "mean", "std", "seeds", "diverged"]

@@ -18,9 +18,9 @@
 #
 # Claimed: every optimiser gets better with FedEntropy on top.
 #
-# The paper's tables contradict each other: Table 1's "Ours" on CIFAR-10 case 1 is 32.52, Table 3's "FedAvg + FedEntropy" is
-# 40.74, and both name the same method. Our records keep every round, so both readings are here: the last ten rounds, and
-# the best round.
+# The paper's tables contradict each other: Table 1's "Ours" on CIFAR-10 case 1 is 32.52, Table 3's "FedAvg + FedEntropy"
+# is 40.74, and both name the same method. Our records keep every round, so both readings are here: the last ten rounds,
+# and the best round.
 
 # %%
 from fedentropy_core import plots, report
@@ -43,14 +43,14 @@ report.write_table("table3_synergy", long, table, tables)
 table
 
 # %% [markdown]
-# **What we see, with one seed.** In case 1 our best rounds of FedAvg, FedProx and Moon with FedEntropy (41.23, 41.25,
-# 36.47) are close to the paper's Table 3 (40.74, 40.44, 35.97), and FedEntropy's last ten rounds (33.83) to its Table 1
-# (32.52). In all cases the paper's two numbers for FedEntropy are about as far apart as our best round and last ten
-# rounds are: 8.2, 2.8 and 3.0 points there, 7.4, 3.6 and 2.5 here. So Table 3 probably gives the best round. Then the
-# paper's "compared with Table 1" sets best rounds with FedEntropy against last-ten means without, and its gains are
-# partly the difference between the two measures: 13.7 points for FedAvg in case 1, where like for like we find 6.2 (last
-# ten) or 4.7 (best round). SCAFFOLD with FedEntropy diverges in case 1, until in round 652 its numbers are no longer
-# finite, and in case 3 it ends far below its best round (33.91 against 52.73).
+# **What we see.** In case 1 our best rounds of FedAvg with FedEntropy (39.42, two seeds) and of FedProx and Moon with it
+# (41.25 and 36.47, one seed) are close to the paper's Table 3 (40.74, 40.44, 35.97), and FedEntropy's last ten rounds
+# (32.36) to its Table 1 (32.52). In all cases the paper's two numbers for FedEntropy are about as far apart as our best
+# round and last ten rounds are: 8.2, 2.8 and 3.0 points there, 7.1, 3.5 and 2.9 here. So Table 3 probably gives the best
+# round. Then the paper's "compared with Table 1" sets best rounds with FedEntropy against last-ten means without, and its
+# gains are partly the difference between the two measures: 13.7 points for FedAvg in case 1, where like for like we find
+# 5.0 (last ten) or 2.5 (best round). SCAFFOLD with FedEntropy diverges in case 1, until in round 652 its numbers are no
+# longer finite, and in case 3 it ends far below its best round (33.91 against 52.73).
 
 # %% [markdown]
 # ## What FedEntropy adds to each method
@@ -63,22 +63,25 @@ report.write_table("synergy_gains", gains, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see, with one seed.** On CIFAR-10, by the last ten rounds, FedEntropy adds 6.2, 2.4 and 1.4 points to FedAvg
-# in cases 1 to 3, 6.2, 4.2 and 2.1 to FedProx, and 6.5, 5.1 and 0.9 to Moon. By the best round it is 4.2 to 4.7 points in
-# case 1 and at most 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less from round to
-# round, but not higher. To SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by the
-# best round in both, where the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment and
-# uniform draws SCAFFOLD gains in case 3 (notebook 11).
+# **What we see.** On CIFAR-10, by the last ten rounds, FedEntropy adds 5.0, 1.4 and 2.1 points to FedAvg in cases 1 to 3
+# (two seeds), 6.2, 4.2 and 2.1 to FedProx, and 6.5, 5.1 and 0.9 to Moon (one seed); by the last hundred, less noisy, 5.2,
+# 1.3 and 1.7, 6.1, 3.4 and 1.4, and 6.6, 2.9 and 3.3. By the best round it is 2.5 to 4.7 points in case 1 (with seed 1
+# only 0.3) and −0.3 to 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less from round
+# to round, but not higher. To SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by
+# the best round in both, where the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment
+# and uniform draws SCAFFOLD gains in case 3 (notebook 11).
 #
 # On CIFAR-100 there is less to gain: by the last ten rounds 1.2, −0.2 and 0.8 points for FedAvg, 1.2, 0.6 and 0.9 for
-# FedProx, 1.6, 0.4 and −0.8 for Moon (by the last hundred rounds 2.4, 0.6 and 0.1). By the best round it is 0.9 at most,
-# and Moon loses 0.9 and 1.6 in cases 2 and 3. SCAFFOLD is at chance in case 1 with FedEntropy as without; in case 2 it
-# gains 0.95 by the last ten rounds and loses 0.9 by the best round; in case 3 it ends at chance, 19.7 points down.
+# FedProx, 1.6, 0.4 and −0.8 for Moon; by the last hundred 0.6 to 2.5, but 0.1 for Moon in case 3. By the best round it
+# is 0.9 at most, and Moon loses 0.9 and 1.6 in cases 2 and 3. SCAFFOLD is at chance in case 1 with FedEntropy as
+# without; in case 2 it gains 0.95 by the last ten rounds and loses 0.9 by the best round; in case 3 it ends at chance,
+# 19.7 points down.
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1
-# Moving averages over 20 rounds, mean over seeds, band of one standard deviation. Broken line: without FedEntropy; solid:
-# with, but for FedProx + FedEntropy, whose short dashes let FedEntropy be seen below.
+# Moving averages over 20 rounds, mean over the seeds that all methods of a panel have, band of one standard deviation.
+# Broken line: without FedEntropy; solid: with, but for FedProx + FedEntropy, whose short dashes let FedEntropy be seen
+# below.
 
 # %%
 methods = [method for pair in zip(("fedavg", "fedprox", "scaffold", "moon"), combined, strict=True) for method in pair]
@@ -99,20 +102,20 @@ figure = plots.convergence(records, datasets, methods)
 plots.save(figure, "figure6_synergy", figures)
 
 # %% [markdown]
-# **What we see.** On CIFAR-10 in cases 2 and 3 FedAvg, FedProx and Moon with FedEntropy are ahead from the start; here they
-# do not lie on each other, since small differences decide who is kept, and from then on other devices are drawn. SCAFFOLD
-# with FedEntropy starts as well as they do for some 50 rounds, is below every other method from round 200 on (means of a
-# hundred rounds), and in case 3 falls from 50 % around round 620 to between 32 and 42 % after round 820, where SCAFFOLD
-# alone still rises.
+# **What we see, seed 0.** On CIFAR-10 in cases 2 and 3 FedAvg, FedProx and Moon with FedEntropy are ahead from the
+# start; here they do not lie on each other, since small differences decide who is kept, and from then on other devices
+# are drawn. SCAFFOLD with FedEntropy starts as well as they do for some 50 rounds, is below every other method from
+# round 200 on (means of a hundred rounds), and in case 3 falls from 50 % around round 620 to between 32 and 42 % after
+# round 820, where SCAFFOLD alone still rises.
 #
 # On CIFAR-100 FedAvg and FedProx lie on each other in case 1 with FedEntropy as without, 2.5 points apart over the last
-# hundred rounds; Moon gains as much but stays below both. In case 2 FedEntropy is worth 0.4 to 1.8 points to the three in
-# each of the first five hundreds of rounds and −0.2 to 1.0 in the next five. To SCAFFOLD it does no harm there until round
-# 500; then SCAFFOLD alone is ahead, by 1.4 to 2.5 points between rounds 600 and 900 and by 0.3 over the last hundred.
-# In case 3 SCAFFOLD with FedEntropy falls from 25.70 % in round 92 to 10 % in round 116. In round 134 the judgment keeps
-# one device of ten, whose model becomes the global one, and from there on accuracy is at chance, at a loss of 3.0 to 3.7
-# (a guess has ln 20 = 3.0). FedAvg and FedProx gain there throughout, 0.8 to 1.6 points in each hundred rounds; Moon is
-# within 0.3 points of Moon alone from round 200 on.
+# hundred rounds; Moon gains as much but stays below both. In case 2 FedEntropy is worth 0.4 to 1.8 points to the three
+# in each of the first five hundreds of rounds and −0.2 to 1.0 in the next five. To SCAFFOLD it does no harm there until
+# round 500; then SCAFFOLD alone is ahead, by 1.4 to 2.5 points between rounds 600 and 900 and by 0.3 over the last
+# hundred. In case 3 SCAFFOLD with FedEntropy falls from 25.70 % in round 92 to 10 % in round 116. In round 134 the
+# judgment keeps one device of ten, whose model becomes the global one, and from there on accuracy is at chance, at a
+# loss of 3.0 to 3.7 (a guess has ln 20 = 3.0). FedAvg and FedProx gain there throughout, 0.8 to 1.6 points in each
+# hundred rounds; Moon is within 0.3 points of Moon alone from round 200 on.
 
 # %%
 print(report.missing_runs(report.accuracy_table(records, "", datasets, methods)))

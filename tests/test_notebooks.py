@@ -57,6 +57,16 @@ def test_a_mean_curve_is_of_the_same_seeds_throughout(tmp_path):
     plt.close(figure)
 
 
+def test_a_panel_compares_the_same_seeds(tmp_path):
+    for seed, accuracy in ((0, 0.2), (1, 0.4)):
+        write_record(tmp_path, [accuracy] * 30, dataset="cifar10", seed=seed, rounds=30)
+    write_record(tmp_path, [0.3] * 30, dataset="cifar10", entropy=True, rounds=30)
+    methods = ["fedavg", "fedavg+entropy", "moon"]
+    figure = plots.convergence(Records.load("custom", tmp_path), ["cifar10"], methods, cases=[1])
+    assert [curve.get_ydata()[-1] for curve in figure.axes[0].lines] == pytest.approx([20, 30])
+    plt.close(figure)
+
+
 def test_colours_are_distinct():
     assert len(set(plots.COLOURS.values())) == len(plots.COLOURS)
     assert set(plots.COLOURS) >= set(plots.NAMES)

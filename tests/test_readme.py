@@ -9,7 +9,7 @@ import pytest
 from fedentropy_core import RunConfig, federation, judge, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.methods import FedAvg, RoundOutcome
-from fedentropy_core.reproduce import README_END, README_START, readme_table, write_readme_table
+from fedentropy_core.reproduce import README_END, README_START, readme_tables, write_readme_tables
 from fedentropy_core.sources import Spec
 
 TEXT = (Path(__file__).parent.parent / "README.md").read_text()
@@ -53,19 +53,19 @@ def test_the_new_partition():
     assert [labels[part].tolist() for part in names["_sorted_blocks"](labels, 2)] == [[0, 0], [1, 1]]
 
 
-def test_the_table_is_that_of_the_records(monkeypatch):
+def test_the_tables_are_those_of_the_records(monkeypatch):
     monkeypatch.delenv("FEDENTROPY_RESULTS", raising=False)
-    assert f"{README_START}\n{readme_table()}{README_END}" in TEXT
+    assert f"{README_START}\n{readme_tables()}{README_END}" in TEXT
 
 
-def test_a_new_table_leaves_the_rest_as_it_was(tmp_path):
+def test_new_tables_leave_the_rest_as_it_was(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(f"before {README_START} old {README_END} after\n")
-    write_readme_table(readme)
-    assert readme.read_text() == f"before {README_START}\n{readme_table()}{README_END} after\n"
+    write_readme_tables(readme)
+    assert readme.read_text() == f"before {README_START}\n{readme_tables()}{README_END} after\n"
     readme.write_text("no markers")
     with pytest.raises(ValueError, match="has lost its markers"):
-        write_readme_table(readme)
+        write_readme_tables(readme)
     assert readme.read_text() == "no markers"
 
 

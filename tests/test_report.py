@@ -85,9 +85,9 @@ def test_gains_are_paired_by_seed(tmp_path):
     record(tmp_path, 0.9, label="fedavg+entropy", seed=2)
     gains = report.gains_table(Records.load(results=tmp_path), ["cifar10"], [1])
     shown = report.gains_shown(gains)
-    assert list(shown["measure"]) == ["last ten", "best round"]
-    assert list(shown["FedAvg"]) == ["+7.00 ± 4.24 (2)"] * 2
-    assert list(shown["Moon"]) == ["—"] * 2
+    assert list(shown["measure"]) == ["last ten", "last hundred", "best round"]
+    assert list(shown["FedAvg"]) == ["+7.00 ± 4.24 (2)"] * 3
+    assert list(shown["Moon"]) == ["—"] * 3
 
 
 def test_runs_that_diverged_are_counted(tmp_path):
