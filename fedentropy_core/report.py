@@ -81,7 +81,7 @@ class Records:
         return [found[seed] for seed in sorted(found)]
 
     def paired(self, methods: Sequence[str]) -> "Records":
-        """The runs of these methods, by data set and case only of the seeds that all have that have any."""
+        """The runs to compare these methods by: on a data set and case the seeds of all that have any run there."""
         runs = {key: run for key, run in self.runs.items() if key[2] in methods}
         seeds: dict[tuple, dict[str, set[int]]] = {}
         for *data, method, seed in runs:

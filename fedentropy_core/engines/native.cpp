@@ -686,7 +686,7 @@ struct Cnn {
         for (int lane = 0; lane < LANES; lane++)
             for (int o = 0; o < Conv::OUT; o++) {
                 const uint32_t* end = list_bits(ws.won_bits + o * words * LANES + lane, words, ws.list);
-                if (end == ws.list) continue;  // as most are in the slab of the rest
+                if (end == ws.list) continue;  // as are many in the slab of the rest
                 const S* d = d_pooled.data + o * d_pooled.step.channel;
                 const Place* places = ws.places + lane * count;
                 S* sums = partial + (o * LANES + lane) * P::SUMS;
