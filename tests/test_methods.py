@@ -1,11 +1,14 @@
 """What the server does with uploads: aggregation, SCAFFOLD's controls, Moon's memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from conftest import random_dataset
 from torch import nn
 
-from fedentropy_core import RunConfig, load_dataset
+from fedentropy_core import RunConfig
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.base import Cohort
 from fedentropy_core.federation import Federation
@@ -67,10 +70,9 @@ SMALL = {"dataset": "synthetic", "devices": 20, "fraction": 0.2, "rounds": 4, "e
 
 
 @pytest.mark.parametrize("entropy", [False, True])
-def test_scaffold_in_a_federation(entropy):
+def test_scaffold_in_a_federation(entropy, dataset):
     """c is the mean of all c_k after every round, and c_k is stored back, of kept devices only."""
     config = RunConfig(method="scaffold", entropy=entropy, case=2, **SMALL)
-    dataset = load_dataset("synthetic")
     federation = Federation(config, dataset, make_engine("reference", dataset))
     state, touched = federation.method.state, set()
     assert not state["control"].any()
@@ -87,10 +89,9 @@ def test_scaffold_in_a_federation(entropy):
         assert np.abs(state["control"] - mean).max() < 1e-6 * max(1, np.abs(after).max())
 
 
-def test_scaffold_counts_the_steps_of_all_epochs():
+def test_scaffold_counts_the_steps_of_all_epochs(dataset):
     """One device a round: its local model is the new global one, so c_k⁺ can be worked out from outside."""
     config = RunConfig(method="scaffold", case=2, **SMALL | {"fraction": 0.05})
-    dataset = load_dataset("synthetic")
     federation = Federation(config, dataset, make_engine("reference", dataset))
     start = federation.weights.copy()
     (device,) = federation.play_round().chosen
@@ -105,7 +106,7 @@ def test_scaffold_is_its_papers_algorithm():
     config = RunConfig(
         method="scaffold", case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1}
     )
-    dataset = load_dataset("synthetic")
+    dataset = replace(random_dataset(train=1000), train_labels=np.arange(1000) % 10)
     federation = Federation(config, dataset, make_engine("reference", dataset))
     x = start = torch.tensor(federation.weights, dtype=torch.float64)
     c, c_i = torch.zeros_like(x), torch.zeros(10, len(x), dtype=torch.float64)

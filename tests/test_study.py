@@ -10,7 +10,8 @@ from fedentropy_core.records import RunFiles
 from fedentropy_core.study import EnginePool, choose, estimate, overview, study_runs, train
 
 REFERENCE = EnginePool("reference")
-SMOKE = [profile_config("smoke", dataset="synthetic", case=2, seed=seed, entropy=True) for seed in range(3)]
+TINY = {"dataset": "synthetic", "case": 2, "devices": 50, "rounds": 2}
+RUNS = [profile_config("smoke", **TINY, fraction=0.1, seed=seed, entropy=True) for seed in range(3)]
 
 
 def test_the_papers_runs():
@@ -42,12 +43,12 @@ def test_choosing_a_part():
 
 
 def test_training_what_is_missing(tmp_path):
-    train(SMOKE[:1], 600, REFERENCE, tmp_path, progress=False)
-    first = RunFiles(SMOKE[0], tmp_path).csv
+    train(RUNS[:1], 600, REFERENCE, tmp_path, progress=False)
+    first = RunFiles(RUNS[0], tmp_path).csv
     before = first.stat().st_mtime_ns
-    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded", "missing", "missing"]
-    train(SMOKE, 600, REFERENCE, tmp_path, progress=True)
-    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded"] * 3
+    assert list(overview(RUNS, tmp_path)["state"]) == ["recorded", "missing", "missing"]
+    train(RUNS, 600, REFERENCE, tmp_path, progress=True)
+    assert list(overview(RUNS, tmp_path)["state"]) == ["recorded"] * 3
     assert first.stat().st_mtime_ns == before
 
 
@@ -63,33 +64,33 @@ def test_the_time_of_a_record_counts_by_its_cores(tmp_path, monkeypatch):
 
 
 def test_the_time_is_kept_and_training_goes_on(tmp_path, capsys):
-    train(SMOKE, 0, REFERENCE, tmp_path)
-    assert list(overview(SMOKE, tmp_path)["state"]) == ["begun", "missing", "missing"]
+    train(RUNS, 0, REFERENCE, tmp_path)
+    assert list(overview(RUNS, tmp_path)["state"]) == ["begun", "missing", "missing"]
     assert "time is up" in capsys.readouterr().out
-    train(SMOKE[:1], 600, REFERENCE, tmp_path, progress=False)
-    assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+    train(RUNS[:1], 600, REFERENCE, tmp_path, progress=False)
+    assert RunFiles(RUNS[0], tmp_path).csv.exists()
 
 
 def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
-    with RunFiles(SMOKE[0], tmp_path).locked():
-        train(SMOKE[:2], 600, REFERENCE, tmp_path)
-    assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["missing", "recorded"]
+    with RunFiles(RUNS[0], tmp_path).locked():
+        train(RUNS[:2], 600, REFERENCE, tmp_path)
+    assert list(overview(RUNS[:2], tmp_path)["state"]) == ["missing", "recorded"]
     assert "another process is working on" in capsys.readouterr().out
 
 
 def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path / "nothing"))
-    train([profile_config("smoke", dataset="cinic10"), SMOKE[0]], 600, REFERENCE, tmp_path)
+    train([profile_config("smoke", dataset="cinic10"), RUNS[0]], 600, REFERENCE, tmp_path)
     assert "skipped cinic10 case 1 fedavg seed 0: CINIC-10 is not at" in capsys.readouterr().out
-    assert RunFiles(SMOKE[0], tmp_path).csv.exists()
+    assert RunFiles(RUNS[0], tmp_path).csv.exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp_path, capsys):
-    diverging = profile_config("smoke", dataset="synthetic", case=2, lr=1e30)
-    train(SMOKE[:1], 0, EnginePool("batched", "cpu"), tmp_path, progress=False)
-    train([diverging, *SMOKE[:2]], 600, REFERENCE, tmp_path)
-    assert list(overview(SMOKE[:2], tmp_path)["state"]) == ["begun", "recorded"]
+    diverging = profile_config("smoke", **TINY, lr=1e30)
+    train(RUNS[:1], 0, EnginePool("batched", "cpu"), tmp_path, progress=False)
+    train([diverging, *RUNS[:2]], 600, REFERENCE, tmp_path)
+    assert list(overview(RUNS[:2], tmp_path)["state"]) == ["begun", "recorded"]
     shown = capsys.readouterr().out
     assert "diverged in round 1" in shown
     assert "was made by the batched engine: go on with that one" in shown
@@ -97,18 +98,18 @@ def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp
 
 def test_stacked_seeds_leave_the_same_records(tmp_path):
     engines = EnginePool("batched", "cpu")
-    train(SMOKE[:2], 600, engines, tmp_path / "alone", progress=False)
-    train(SMOKE[:2], 600, engines, tmp_path / "stacked", progress=False, stack_seeds=True)
-    for config in SMOKE[:2]:
+    train(RUNS[:2], 600, engines, tmp_path / "alone", progress=False)
+    train(RUNS[:2], 600, engines, tmp_path / "stacked", progress=False, stack_seeds=True)
+    for config in RUNS[:2]:
         alone, stacked = (RunFiles(config, tmp_path / name).csv.read_bytes() for name in ("alone", "stacked"))
         assert alone == stacked
 
 
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path, capsys):
-    with RunFiles(SMOKE[2], tmp_path).locked():
-        train(SMOKE, 600, EnginePool("batched", "cpu"), tmp_path, stack_seeds=stack_seeds)
-    assert list(overview(SMOKE, tmp_path)["state"]) == ["recorded", "recorded", "missing"]
+    with RunFiles(RUNS[2], tmp_path).locked():
+        train(RUNS, 600, EnginePool("batched", "cpu"), tmp_path, stack_seeds=stack_seeds)
+    assert list(overview(RUNS, tmp_path)["state"]) == ["recorded", "recorded", "missing"]
     assert "skipped synthetic case 2 fedavg+entropy seed 2" in capsys.readouterr().out
 
 
