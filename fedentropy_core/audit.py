@@ -37,7 +37,7 @@ class Finding:
 
 
 def sample(paths: Sequence[Path], count: int) -> list[Path]:
-    """`count` records spread evenly over all of them, so that every data set, case and method has its turn."""
+    """`count` records spread evenly over the list, always the same ones; a larger `count` gets to more methods."""
     places = np.linspace(0, len(paths) - 1, min(count, len(paths))).round().astype(int)
     return [paths[place] for place in dict.fromkeys(places.tolist())]
 

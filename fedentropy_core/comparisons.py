@@ -4,7 +4,8 @@ Seeds pair two methods, since a seed fixes the partition and the initial weights
 confidence interval (Student's t) is on the claimed side of zero, fails if it is on the other side, and is open if the
 interval contains zero or there is one seed only. A run that never reaches a target has no number: where that happens a
 difference holds if the claimed method is ahead for every seed, fails if it is behind for every seed, and is open
-otherwise.
+otherwise, or with fewer seeds than the paper's three. A method of which a run diverged is never ahead: its numbers are
+those of the rounds before.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from fedentropy_core.report import (
     NAMES,
     Records,
     at_chance,
+    count_diverged,
     megabytes_to_target,
     rounds_to_target,
 )
@@ -27,6 +29,7 @@ from fedentropy_core.report import (
 # Two-sided 95 % quantiles of Student's t with n − 1 degrees of freedom, by the number of seeds n.
 # Beyond ten seeds ten's serves, a little too wide.
 T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+PAPERS_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,16 @@ class Outcome(Enum):
 class Measured:
     """A comparison's leads, one a seed: > 0 if `better` is ahead; ±∞ if only one gets there, NaN if neither does.
 
-    `collapsed`: some run of `worse` ends at chance, so that a lead over it says little.
+    `collapsed`: with how many seeds `worse` ends at chance, so that a lead over it says little; `better_diverged` and
+    `worse_diverged`: with how many a run did not get to its end.
     """
 
     comparison: Comparison
     measure: Measure
     leads: np.ndarray
-    collapsed: bool
+    collapsed: int
+    better_diverged: int
+    worse_diverged: int
 
     @property
     def seeds(self) -> int:
@@ -98,14 +104,25 @@ class Measured:
         if np.isfinite(self.leads).all():
             ahead, behind = self.mean > self.half_width, -self.mean > self.half_width
         else:
-            ahead, behind = (self.leads > 0).all(), (self.leads < 0).all()
-        return Outcome.HOLDS if ahead else Outcome.FAILS if behind else Outcome.OPEN
+            enough = self.seeds >= PAPERS_SEEDS
+            ahead, behind = enough and (self.leads > 0).all(), enough and (self.leads < 0).all()
+        if ahead and not self.better_diverged:
+            return Outcome.HOLDS
+        return Outcome.FAILS if behind and not self.worse_diverged else Outcome.OPEN
 
     def text(self) -> str:
         c = self.comparison
         place = f"{DATASET_NAMES[c.dataset]} case {c.case}, {NAMES[c.better]} against {NAMES[c.worse]}"
-        chance = f", {NAMES[c.worse]} being at chance" if self.collapsed else ""
-        return f"{place}: {self._lead_text()} ({self.seeds}){chance}"
+        remarks = (
+            (c.worse, "being at chance", self.collapsed),
+            (c.worse, "having diverged", self.worse_diverged),
+            (c.better, "having diverged", self.better_diverged),
+        )
+        said = "".join(f", {NAMES[who]} {what}{self._with(count)}" for who, what, count in remarks if count)
+        return f"{place}: {self._lead_text()} ({self.seeds}){said}"
+
+    def _with(self, count: int) -> str:
+        return "" if count == self.seeds else f" with {count} of {self.seeds} seeds"
 
     def _lead_text(self) -> str:
         if not np.isfinite(self.leads).all():
@@ -132,7 +149,14 @@ def measure_pair(records: Records, pair: Comparison, measure: Measure) -> Measur
     if not seeds:
         return None
     leads = [_lead(measure.of(better[seed]), measure.of(worse[seed]), measure) for seed in seeds]
-    return Measured(pair, measure, np.array(leads), any(at_chance(worse[seed]) for seed in seeds))
+    return Measured(
+        pair,
+        measure,
+        np.array(leads),
+        collapsed=sum(at_chance(worse[seed]) for seed in seeds),
+        better_diverged=count_diverged(better[seed] for seed in seeds),
+        worse_diverged=count_diverged(worse[seed] for seed in seeds),
+    )
 
 
 def _lead(better: float | None, worse: float | None, measure: Measure) -> float:

@@ -42,14 +42,17 @@ def ages_table(results: Path | str | None = None) -> pd.DataFrame:
         if record is not None:
             ages = control_ages(record)
             accuracy = round(MEASURES["last ten"](record), 2)
-            rows.append((config.case, config.label, int(np.median(ages)), int(np.quantile(ages, 0.9)), accuracy))
-    return pd.DataFrame(rows, columns=["case", "method", "median age", "one in ten is older than", "last ten"])
+            older = int(np.median(ages)), int(np.quantile(ages, 0.9))
+            rows.append((config.case, config.label, *older, accuracy, record.diverged is not None))
+    columns = ["case", "method", "median age", "one in ten is older than", "last ten", "diverged"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def ages_shown(table: pd.DataFrame) -> pd.DataFrame:
     """The table as text."""
     names = NAMES | {WITHOUT_POOLS: "SCAFFOLD + FedEntropy without pools"}
-    return table.assign(method=table["method"].map(names), **{"last ten": table["last ten"].map("{:.2f}".format)})
+    accuracy = [f"{row['last ten']:.2f}{' (diverged)' * row['diverged']}" for _, row in table.iterrows()]
+    return table.assign(method=table["method"].map(names), **{"last ten": accuracy}).drop(columns="diverged")
 
 
 def control_norms(federation: Federation, devices: Sequence[int], epochs: int, renewals: int) -> np.ndarray:

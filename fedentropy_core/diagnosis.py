@@ -72,7 +72,7 @@ def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
             paper = papers_number("table1", "cifar10", case, label) or papers_number("table3", "cifar10", case, label)
             rows.append((cause.name, label, case, *paper, *_accuracies(specified), *_accuracies(changed)))
     columns = ["change", "method", "case", "paper_mean", "paper_std"]
-    ours = [f"{which} {measure}" for which in ("specified", "changed") for measure in MEASURES]
+    ours = [f"{which} {name}" for which in ("specified", "changed") for name in (*MEASURES, "diverged")]
     return pd.DataFrame(rows, columns=columns + ours)
 
 
@@ -108,10 +108,14 @@ def load_run(config: RunConfig, results: Path | str | None) -> RunRecord | None:
     return record if record is not None and len(record.rounds) else None
 
 
-def _accuracies(record: RunRecord | None) -> list[float]:
-    return [nan if record is None else of(record) for of in MEASURES.values()]
+def _accuracies(record: RunRecord | None) -> list[float | bool]:
+    """By each measure, and whether it diverged."""
+    if record is None:
+        return [nan] * len(MEASURES) + [False]
+    return [of(record) for of in MEASURES.values()] + [record.diverged is not None]
 
 
 def _text(row: pd.Series, which: str) -> str:
     values = [row[f"{which} {measure}"] for measure in MEASURES]
-    return MISSING if isnan(values[0]) else " / ".join(f"{value:.2f}" for value in values)
+    end = " (diverged)" if row[f"{which} diverged"] else ""
+    return MISSING if isnan(values[0]) else " / ".join(f"{value:.2f}" for value in values) + end

@@ -287,15 +287,17 @@ def chosen_entropy(record: RunRecord) -> float:
 
 
 def recorded_table(records: Records, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
-    """A row a data set and case: means over all recorded rounds of all seeds of FedEntropy; without runs their number.
+    """A row a data set and case: means over all recorded rounds of FedEntropy.
 
-    `uniform` is the entropy of devices drawn without pools: FedAvg's.
+    `uniform` is the entropy of devices drawn without pools: FedAvg's, of the same seeds.
     """
-    rows = []
+    methods = ("fedavg+entropy", "fedavg")
+    rows, paired = [], records.paired(methods)
     for dataset in datasets:
         for case in cases:
-            runs, plain = (records.of(dataset, case, method) for method in ("fedavg+entropy", "fedavg"))
-            row = {"dataset": dataset, "case": case, "method": "fedavg+entropy", "seeds": len(runs)}
+            runs, plain = (paired.of(dataset, case, method) for method in methods)
+            row = {"dataset": dataset, "case": case, "method": methods[0], "seeds": len(runs)}
+            row["recorded"] = len(records.of(dataset, case, methods[0]))
             row["uniform"] = np.mean([chosen_entropy(run) for run in plain]) if plain else None
             means = pd.concat(map(recorded_rounds, runs)).mean() if runs else pd.Series(dtype=float)
             rows.append(row | {name: means.get(name) for name in ("all", "random", "judgment", "best", "kept")})

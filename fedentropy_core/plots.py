@@ -183,8 +183,9 @@ def _legend_below(figure: Figure, methods: Sequence[str], note: str) -> None:
 
 
 def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Sequence[str], window: int = 20) -> Figure:
-    """Test accuracy against MB uploaded so far, of the first recorded seed; moving averages."""
+    """Test accuracy against MB uploaded so far, of the first seed that all methods have; moving averages."""
     use_style()
+    records = records.paired(methods)
     cases = (1, 2, 3)
     shown, drawn = _with_runs(records, datasets, methods, cases)
     datasets = shown or datasets
@@ -203,7 +204,7 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
             axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
             axes.set_xlabel("MB uploaded")
         row[0].set_ylabel("test accuracy (%)")
-    _legend_below(figure, drawn, f"{window}-round moving average, first recorded seed")
+    _legend_below(figure, drawn, f"{window}-round moving average, one seed")
     return figure
 
 

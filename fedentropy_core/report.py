@@ -1,7 +1,8 @@
 """From records to tables: accuracy, rounds and bytes to a target, each beside the paper's number.
 
 A table is made in long form (a row a cell, numbers only) and shown side by side (paper and ours, as text).
-A cell whose runs are missing shows "—".
+A cell whose runs are missing shows "—". Methods side by side are of the same seeds: while some have more seeds than
+others, only those that all of them have count.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedentropy_core.methods import METHODS
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RunRecord, load_records
 from fedentropy_core.sources import SPECS
@@ -32,6 +32,7 @@ NAMES = {
 DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 CHANCE = {name: 1 / len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": 0.1}
 MISSING = "—"
+BASELINES = ("fedavg", "fedprox", "scaffold", "moon")  # the paper's; methods.py may have more
 
 # Accuracies of a run in percent; the first is the paper's.
 MEASURES: dict[str, Callable[[RunRecord], float]] = {
@@ -135,6 +136,18 @@ def accuracy_table(
     )
 
 
+def seeds_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+    """A row a recorded run: its accuracy in percent, mean of the last ten rounds."""
+    rows = [
+        (dataset, case, run.config.seed, method, MEASURES["last ten"](run), run.diverged is not None)
+        for dataset in datasets
+        for case in (1, 2, 3)
+        for method in methods
+        for run in records.of(dataset, case, method)
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "case", "seed", "method", "mean", "diverged"])
+
+
 def rounds_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
     """Rounds to the paper's target, over the seeds that reach it; `reached` counts them."""
     tables = [_cells(records, ROUNDS_TABLES.get(d, ""), [d], methods, (1, 2, 3), rounds_to_target) for d in datasets]
@@ -152,14 +165,14 @@ def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] 
     for dataset in datasets:
         for case in cases:
             for measure, of in MEASURES.items():
-                for method in METHODS:
+                for method in BASELINES:
                     plain, better = (
                         {run.config.seed: run for run in records.of(dataset, case, label)}
                         for label in (method, f"{method}+entropy")
                     )
                     pairs = [(plain[seed], better[seed]) for seed in plain.keys() & better.keys()]
                     gains = pd.Series([of(after) - of(before) for before, after in pairs], dtype=float)
-                    diverged = sum(_diverged(pair) > 0 for pair in pairs)
+                    diverged = sum(count_diverged(pair) > 0 for pair in pairs)
                     rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains), diverged))
     columns = ["dataset", "case", "measure", "method", "mean", "std", "seeds", "diverged"]
     return pd.DataFrame(rows, columns=columns)
@@ -169,24 +182,25 @@ def _cells(
     records: Records,
     table: str,
     datasets: Iterable[str],
-    methods: Iterable[str],
+    methods: Sequence[str],
     cases: Iterable[int],
     measure: Callable[[RunRecord], float | None],
 ) -> pd.DataFrame:
-    rows = []
+    """`recorded` counts all runs, `seeds` those that are compared, `reached` those of them that have the measure."""
+    rows, paired = [], records.paired(methods)
     for dataset in datasets:
         for case in cases:
             for method in methods:
-                runs = records.of(dataset, case, method)
+                recorded, runs = (of.of(dataset, case, method) for of in (records, paired))
                 values = pd.Series([v for v in map(measure, runs) if v is not None], dtype=float)
                 paper = papers_number(table, dataset, case, method) or (None, None)
-                ours = (values.mean(), values.std(), len(values), len(runs), _diverged(runs))
-                rows.append((dataset, case, method, *paper, *ours))
-    columns = ["dataset", "case", "method", "paper_mean", "paper_std", "mean", "std", "reached", "seeds", "diverged"]
-    return pd.DataFrame(rows, columns=columns)
+                counts = (len(values), len(runs), count_diverged(runs), len(recorded))
+                rows.append((dataset, case, method, *paper, values.mean(), values.std(), *counts))
+    numbers = ["paper_mean", "paper_std", "mean", "std", "reached", "seeds", "diverged", "recorded"]
+    return pd.DataFrame(rows, columns=["dataset", "case", "method", *numbers])
 
 
-def _diverged(runs: Iterable[RunRecord]) -> int:
+def count_diverged(runs: Iterable[RunRecord]) -> int:
     return sum(run.diverged is not None for run in runs)
 
 
@@ -219,6 +233,15 @@ def by_measure(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", *measures])
 
 
+def by_seed(long: pd.DataFrame) -> pd.DataFrame:
+    """A row a data set, case and seed, a column a method."""
+    text = long["mean"].map("{:.2f}".format) + long["diverged"].map({True: " (diverged)", False: ""})
+    wide = long.assign(text=text).pivot(index=["dataset", "case", "seed"], columns="method", values="text")
+    wide = wide[[method for method in NAMES if method in wide]].fillna(MISSING)
+    wide = wide.rename(columns=NAMES).rename_axis(columns=None).reset_index()
+    return wide.assign(dataset=wide["dataset"].map(DATASET_NAMES)).rename(columns={"dataset": "data"})
+
+
 def gains_shown(gains: pd.DataFrame) -> pd.DataFrame:
     """A row a data set, case and measure, a column a method."""
     rows = [
@@ -230,7 +253,7 @@ def gains_shown(gains: pd.DataFrame) -> pd.DataFrame:
         )
         for (dataset, case, measure), cells in gains.groupby(["dataset", "case", "measure"], sort=False)
     ]
-    return pd.DataFrame(rows, columns=["data", "case", "measure", *(NAMES[method] for method in METHODS)])
+    return pd.DataFrame(rows, columns=["data", "case", "measure", *(NAMES[method] for method in BASELINES)])
 
 
 def _signed(row: pd.Series) -> str:
@@ -261,10 +284,10 @@ def _diverged_text(cell: pd.Series) -> str:
 
 def missing_runs(long: pd.DataFrame, seeds: int = 3) -> str:
     """Which runs a table still lacks, and the command that makes them; empty if none."""
-    short = long[long["seeds"] < seeds].drop_duplicates(["dataset", "case", "method"])
+    short = long[long["recorded"] < seeds].drop_duplicates(["dataset", "case", "method"])
     if short.empty:
         return ""
-    count = int((seeds - short["seeds"]).sum())
+    count = int((seeds - short["recorded"]).sum())
     lines = [
         f'make train DATASETS={dataset} CASES="{" ".join(map(str, sorted(set(cells["case"]))))}" '
         f'METHODS="{" ".join(dict.fromkeys(cells["method"]))}"'

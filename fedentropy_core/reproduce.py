@@ -9,7 +9,7 @@ from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DataError, prepare
 from fedentropy_core.diagnosis import diagnosis_paths
 from fedentropy_core.notebooks import execute, notebook_paths
-from fedentropy_core.paths import atomic_write, project_root
+from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import record_paths
 from fedentropy_core.report import Records, accuracy_table, gains_shown, gains_table, markdown, side_by_side
 from fedentropy_core.sources import SPECS
@@ -36,6 +36,11 @@ class AuditFailed(Exception):
 
 def reproduce(records: int, rounds: int) -> None:
     """Regenerates every table and figure from the records in results/paper."""
+    if results_root().resolve() != (project_root() / "results").resolve():
+        raise ValueError(
+            f"FEDENTROPY_RESULTS is {results_root()}, but the README and the figures are those of the project's own "
+            "records: unset it, or make notebooks of other records with papermill, as the README says"
+        )
     datasets = _fetch()
     paths = record_paths() + diagnosis_paths()
     findings = check(paths, records, rounds)

@@ -70,20 +70,26 @@ def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
 
 
 def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqdm, deadline: float | None) -> None:
-    running = list(journals)
     rounds, done = sum(journal.config.rounds for journal in journals), sum(len(journal.lines) for journal in journals)
     with progress_bar(progress, f"{journals[0].title} and {len(journals) - 1} more", rounds, done) as bar:
+        running = _incomplete(journals)
         while running:
             cohorts = engine.train_many([journal.federation.begin_round() for journal in running])
             late = is_late(deadline)
-            for journal, cohort in zip(tuple(running), cohorts, strict=True):
+            for journal, cohort in zip(running, cohorts, strict=True):
                 try:
                     journal.add(journal.federation.end_round(cohort), save=late, share=1 / len(cohorts))
                     bar.update()
                 except Diverged as why:
                     journal.end_diverged(why)
-                if journal.complete:
-                    journal.write_record()
-                    running.remove(journal)
+            running = _incomplete(running)
             if late and running:
                 raise running[0].out_of_time()
+
+
+def _incomplete(journals: Sequence[Journal]) -> list[Journal]:
+    """Those with rounds to go. The others leave their records; a checkpoint may have all rounds from the start."""
+    for journal in journals:
+        if journal.complete:
+            journal.write_record()
+    return [journal for journal in journals if not journal.complete]

@@ -16,7 +16,8 @@
 # # Communication (Tables 2 and 6)
 #
 # Claimed: FedEntropy needs the fewest rounds to a target accuracy, and the least upload. The paper gives rounds. A run
-# that never reaches the target is counted as such: "250 (2 of 3)" is the mean over the two seeds that did.
+# that never reaches the target is counted as such: "250 (2 of 3)" is the mean over the two seeds that did. Shown are the
+# seeds that all methods of a row have.
 
 # %%
 from fedentropy_core import plots, report
@@ -45,15 +46,18 @@ report.write_table("tables2_and_6_rounds", rounds, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** On CIFAR-10 FedEntropy needs the fewest rounds in all three cases, as the paper claims: 367, 178 and
-# 180 where FedAvg needs 571, 246 and 231, two seeds each (the paper: 340, 193 and 224 against 591, 316 and 360). With
-# seed 0 that is 32, 40 and 32 % fewer, with seed 1 39, 15 and 9 %. The rest is seed 0, where FedAvg takes 522, 251 and
-# 260. FedProx takes exactly as many, Moon more in case 1 (884; the paper 854) and about as many in cases 2 and 3.
-# SCAFFOLD stays at chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes about as many rounds as FedAvg
-# (249 and 264), however high it ends. On CIFAR-100 FedEntropy takes fewer rounds than FedAvg and FedProx, which take the
-# same, in cases 1 and 3: 158 against 175 and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In
-# case 2 it takes more, 170 against 158 (the paper: 173 against 234). SCAFFOLD takes 188 in case 2 and does not reach the
-# target in cases 1 and 3. Moon takes 511 rounds in case 1, as in the paper, and FedAvg's in cases 2 and 3.
+# **What we see.** On CIFAR-10 FedEntropy needs the fewest rounds in all three cases, as the paper claims: 367 and 178
+# in cases 1 and 2 where FedAvg needs 571 and 246 (two seeds; the paper: 340 and 193 against 591 and 316), 178 against
+# 260 in case 3 (seed 0; with seed 1 182 against 201; the paper: 224 against 360). With seed 0 that is 32, 40 and 32 %
+# fewer in cases 1 to 3, with seed 1 39, 15 and 9 %. FedProx takes exactly as many as FedAvg. Moon gets to 30 % in case
+# 1 with seed 0 only (in round 884; the paper has 854), and takes about as many as FedAvg in cases 2 and 3. SCAFFOLD
+# stays at chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes about as many rounds as FedAvg, however
+# high it ends.
+#
+# On CIFAR-100 (seed 0) FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3:
+# 158 against 175 and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it takes more,
+# 170 against 158 (the paper: 173 against 234). SCAFFOLD takes 188 in case 2 and does not reach the target in cases 1
+# and 3. Moon takes 511 rounds in case 1, as in the paper, and FedAvg's in cases 2 and 3.
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
@@ -68,7 +72,7 @@ shown
 # %% [markdown]
 # **What we see.** FedEntropy uploads eight of ten models a round, so the advantage in MB is larger than in rounds: on
 # CIFAR-10 43 to 53 % of FedAvg's upload with seed 0 and 49 to 70 % with seed 1, on CIFAR-100 70 to 86 % with one seed.
-# SCAFFOLD pays double for each round: where it gets to the target, 2.8 to 4.6 times FedEntropy's upload with seed 0.
+# SCAFFOLD pays double for each round: where it gets to the target, 2.8 to 4.6 times FedEntropy's upload.
 
 # %% [markdown]
 # Accuracy against MB uploaded: who is ahead for a given budget.

@@ -35,11 +35,16 @@ def test_the_table_has_both_runs(tmp_path):
     write_record(diagnosis_folder(tmp_path), [0.45] + [0.4] * 999, **config, momentum=0.0)
     table = diagnosis_table(tmp_path)
     row = table[(table["change"] == "no momentum") & (table["case"] == 2)].iloc[0]
-    assert [round(float(number), 6) for number in row.iloc[3:]] == [48.9, 0.47, 50, 50, 60, 40, 40, 45]
+    assert [round(float(number), 6) for number in row.iloc[3:]] == [48.9, 0.47, 50, 50, 60, 0, 40, 40, 45, 0]
     shown = diagnosis.shown(table)
     ours = ["50.00 / 50.00 / 60.00", "40.00 / 40.00 / 45.00"]
     assert list(shown.iloc[0]) == ["no momentum", "FedAvg", 2, "48.90 ± 0.47", *ours]
     assert shown.iloc[1]["changed"] == "—"
+
+
+def test_a_run_that_diverged_is_marked(tmp_path):
+    write_record(diagnosis_folder(tmp_path), [0.4] * 3, dataset="cifar10", case=2, momentum=0.0, rounds=1000)
+    assert diagnosis.shown(diagnosis_table(tmp_path))["changed"][0] == "40.00 / 40.00 / 40.00 (diverged)"
 
 
 def test_its_records_are_not_the_papers(tmp_path):

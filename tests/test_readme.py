@@ -55,7 +55,8 @@ def test_the_new_partition():
 
 def test_the_tables_are_those_of_the_records(monkeypatch):
     monkeypatch.delenv("FEDENTROPY_RESULTS", raising=False)
-    assert f"{README_START}\n{readme_tables()}{README_END}" in TEXT
+    shown = f"{README_START}\n{readme_tables()}{README_END}"
+    assert shown in TEXT, "the records are not those of the README's tables: `make reproduce` renews them"
 
 
 def test_new_tables_leave_the_rest_as_it_was(tmp_path):

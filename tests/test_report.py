@@ -63,11 +63,12 @@ def test_a_run_that_never_reaches_the_target_is_counted(tmp_path):
     record(tmp_path, 0.35, seed=0, until=100)
     record(tmp_path, 0.35, seed=1, until=200)
     record(tmp_path, 0.29, seed=2)
-    record(tmp_path, 0.29, label="fedprox")
+    for seed in range(3):
+        record(tmp_path, 0.29, label="fedprox", seed=seed)
     rounds = report.rounds_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg", "fedprox"])
     shown = report.side_by_side(rounds)
     assert cell(shown) == "150.00 ± 70.71 (2 of 3)"
-    assert cell(shown, "FedProx") == "not reached (0 of 1)"
+    assert cell(shown, "FedProx") == "not reached (0 of 3)"
     assert cell(shown, row=0) == "591.33 ± 25.32"
 
 
@@ -105,6 +106,36 @@ def test_runs_that_diverged_are_counted(tmp_path):
     assert report.gains_shown(report.gains_table(records, ["cifar10"], [1]))["FedAvg"][0] == (
         "+15.00 ± 7.07 (2, 1 diverged)"
     )
+
+
+def test_methods_side_by_side_are_of_the_same_seeds(tmp_path):
+    """FedAvg has seeds 0 and 1, Moon seed 1 in case 1; in case 2 FedAvg is alone."""
+    for seed, accuracy in enumerate((0.2, 0.3)):
+        record(tmp_path, accuracy, seed=seed)
+        record(tmp_path, accuracy, seed=seed, case=2)
+    record(tmp_path, 0.25, label="moon", seed=1)
+    methods = ["fedavg", "moon", "scaffold"]
+    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], methods, [1, 2])
+    shown = report.side_by_side(long[long["measure"] == "last ten"])
+    ours = shown.loc[shown[""] == "ours", ["FedAvg", "Moon", "SCAFFOLD"]]
+    assert ours.to_numpy().tolist() == [["30.00 (1)", "25.00 (1)", "—"], ["25.00 ± 7.07 (2)", "—", "—"]]
+    assert report.missing_runs(long).startswith("13 runs are missing")  # of 18
+
+
+def test_every_run_by_its_seed(tmp_path):
+    record(tmp_path, 0.2)
+    record(tmp_path, 0.3, seed=1)
+    record(tmp_path, 0.25, label="moon", seed=1)
+    write_record(tmp_path, [0.1] * 3, dataset="cifar100", method="moon", case=2, rounds=1000)
+    long = report.seeds_table(Records.load(results=tmp_path), ["cifar10", "cifar100"], ["moon", "scaffold", "fedavg"])
+    shown = report.by_seed(long)
+    assert list(shown.columns) == ["data", "case", "seed", "FedAvg", "Moon"]
+    assert shown.to_numpy().tolist() == [
+        ["CIFAR-10", 1, 0, "20.00", "—"],
+        ["CIFAR-10", 1, 1, "30.00", "25.00"],
+        ["CIFAR-100", 2, 0, "—", "10.00 (diverged)"],
+    ]
+    assert report.by_seed(long[:0]).empty
 
 
 def test_missing_runs_come_with_their_command(tmp_path):

@@ -1,10 +1,10 @@
-"""What `make reproduce` says of runs trained anew."""
+"""What `make reproduce` says of runs trained anew, and what it refuses."""
 
 import pytest
 from conftest import write_record
 
 from fedentropy_core import RunConfig
-from fedentropy_core.reproduce import AuditFailed, _compare
+from fedentropy_core.reproduce import AuditFailed, _compare, reproduce
 
 ROUNDS = [0.3] * 1000
 
@@ -37,3 +37,9 @@ def test_other_weights_fail_where_bits_must_be_the_same(engine, fails, folders, 
     else:
         _compare([RunConfig(dataset="synthetic")], folders[1])
     assert "OTHER synthetic/1/fedavg/0" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folders")
+def test_other_records_do_not_get_into_the_project():
+    with pytest.raises(ValueError, match=r"FEDENTROPY_RESULTS is .*shipped, but the README"):
+        reproduce(records=1, rounds=1)

@@ -108,6 +108,24 @@ def test_each_run_resumes_from_its_own_checkpoint(tmp_path, engine, alone, monke
     assert_as_alone(configs, tmp_path, alone)
 
 
+def test_a_checkpoint_with_all_rounds_only_needs_its_record(tmp_path, engine, alone, monkeypatch):
+    """The disk was full after the last checkpoint."""
+    configs = seeds(2, rounds=2)
+    monkeypatch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 2)
+
+    def full(self, *contents):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFiles, "write_record", full)
+        with pytest.raises(OSError, match="no space left"):
+            run_stacked(configs, engine, tmp_path, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "train_many", None)
+        run_stacked(configs, engine, tmp_path, progress=False)
+    assert_as_alone(configs, tmp_path, alone)
+
+
 def test_finished_runs_are_not_trained_again(tmp_path, engine, alone, monkeypatch):
     configs = seeds(2)
     run(configs[0], engine, progress=False, results=tmp_path)
