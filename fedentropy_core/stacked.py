@@ -72,7 +72,7 @@ def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
 def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqdm, deadline: float | None) -> None:
     rounds, done = sum(journal.config.rounds for journal in journals), sum(len(journal.lines) for journal in journals)
     with progress_bar(progress, f"{journals[0].title} and {len(journals) - 1} more", rounds, done) as bar:
-        running = _incomplete(journals)
+        running = _record_complete(journals)
         while running:
             cohorts = engine.train_many([journal.federation.begin_round() for journal in running])
             late = is_late(deadline)
@@ -82,13 +82,13 @@ def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqd
                     bar.update()
                 except Diverged as why:
                     journal.end_diverged(why)
-            running = _incomplete(running)
+            running = _record_complete(running)
             if late and running:
                 raise running[0].out_of_time()
 
 
-def _incomplete(journals: Sequence[Journal]) -> list[Journal]:
-    """Those with rounds to go. The others leave their records; a checkpoint may have all rounds from the start."""
+def _record_complete(journals: Sequence[Journal]) -> list[Journal]:
+    """Writes the records of those that have all rounds, as a checkpoint may from the start; the others."""
     for journal in journals:
         if journal.complete:
             journal.write_record()
