@@ -141,21 +141,16 @@ class Measured:
 
 def measure_pair(records: Records, pair: Comparison, measure: Measure) -> Measured | None:
     """The leads over the seeds that both methods have; None if there is none."""
-    better, worse = (
-        {run.config.seed: run for run in records.of(pair.dataset, pair.case, method)}
-        for method in (pair.better, pair.worse)
-    )
-    seeds = sorted(better.keys() & worse.keys())
-    if not seeds:
+    runs = records.pairs(pair.dataset, pair.case, pair.better, pair.worse)
+    if not runs:
         return None
-    leads = [_lead(measure.of(better[seed]), measure.of(worse[seed]), measure) for seed in seeds]
     return Measured(
         pair,
         measure,
-        np.array(leads),
-        collapsed=sum(at_chance(worse[seed]) for seed in seeds),
-        better_diverged=count_diverged(better[seed] for seed in seeds),
-        worse_diverged=count_diverged(worse[seed] for seed in seeds),
+        np.array([_lead(measure.of(better), measure.of(worse), measure) for better, worse in runs]),
+        collapsed=sum(at_chance(worse) for _, worse in runs),
+        better_diverged=count_diverged(better for better, _ in runs),
+        worse_diverged=count_diverged(worse for _, worse in runs),
     )
 
 

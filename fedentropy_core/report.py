@@ -81,6 +81,11 @@ class Records:
         found = {seed: r for (d, c, m, seed), r in self.runs.items() if (d, c, m) == (dataset, case, method)}
         return [found[seed] for seed in sorted(found)]
 
+    def pairs(self, dataset: str, case: int | str, one: str, other: str) -> list[tuple[RunRecord, RunRecord]]:
+        """The runs of two methods by seed, for the seeds that both have."""
+        ones, others = ({run.config.seed: run for run in self.of(dataset, case, m)} for m in (one, other))
+        return [(ones[seed], others[seed]) for seed in sorted(ones.keys() & others.keys())]
+
     def paired(self, methods: Sequence[str]) -> "Records":
         """The runs to compare these methods by: on a data set and case the seeds of all that have any run there."""
         runs = {key: run for key, run in self.runs.items() if key[2] in methods}
@@ -166,11 +171,7 @@ def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] 
         for case in cases:
             for measure, of in MEASURES.items():
                 for method in BASELINES:
-                    plain, better = (
-                        {run.config.seed: run for run in records.of(dataset, case, label)}
-                        for label in (method, f"{method}+entropy")
-                    )
-                    pairs = [(plain[seed], better[seed]) for seed in plain.keys() & better.keys()]
+                    pairs = records.pairs(dataset, case, method, f"{method}+entropy")
                     gains = pd.Series([of(after) - of(before) for before, after in pairs], dtype=float)
                     diverged = sum(count_diverged(pair) > 0 for pair in pairs)
                     rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains), diverged))
