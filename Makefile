@@ -55,8 +55,8 @@ else
 	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART) $(ON)
 endif
 
-audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs again and compare
-	$(RUN) -m fedentropy_core audit --records $(N) $(if $(ROUNDS),--audit-rounds $(ROUNDS))
+audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs again and compare; DATASETS METHODS CASES SEEDS choose
+	$(RUN) -m fedentropy_core audit --records $(N) $(if $(ROUNDS),--audit-rounds $(ROUNDS)) $(PART)
 
 smoke: $(READY) ## everything end to end on the synthetic set, in a temporary folder
 	$(RUN) -m fedentropy_core smoke

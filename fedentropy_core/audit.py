@@ -6,10 +6,12 @@ cannot be asked for, numbers must agree within a tolerance, which holds for a fe
 amplifies rounding. What must hold of any record (who can be kept, how many bytes that takes) is checked in all rounds.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +36,25 @@ class Finding:
     how: str
     ok: bool | None
     note: str = ""
+
+
+class Named(NamedTuple):
+    """A record's file and the run that its path names, which is readable even where the record is not."""
+
+    path: Path
+    dataset: str
+    case: int | str
+    label: str
+    seed: int
+
+
+def named(path: Path) -> Named:
+    """…/cifar10/case1/moon/seed0.csv, or of a run with settings of its own seed0-<key>.csv."""
+    match = re.search(r"([^/]+)/(?:case)?([^/]+)/([^/]+)/seed(\d+)(?:-[^/]+)?\.csv$", path.as_posix())
+    if not match:
+        raise RecordError(f"{path} is not named as records are: <data set>/<case>/<method>/seed<k>.csv")
+    dataset, case, label, seed = match.groups()
+    return Named(path, dataset, int(case) if case.isdigit() else case, label, int(seed))
 
 
 def sample(paths: Sequence[Path], count: int) -> list[Path]:

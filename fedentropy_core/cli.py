@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from fedentropy_core import bench
+from fedentropy_core.audit import named
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
 from fedentropy_core.datasets import DATASETS, load_dataset, prepare
 from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_paths, diagnosis_runs
@@ -20,7 +21,7 @@ from fedentropy_core.paths import results_root
 from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
 from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.runner import run
-from fedentropy_core.study import EnginePool, choose, estimate, overview, study_runs, train
+from fedentropy_core.study import EnginePool, Run, choose, estimate, overview, study_runs, train
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
@@ -179,15 +180,16 @@ def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Pat
 def _add_audit(commands) -> None:
     parser = commands.add_parser("audit", help="train the first rounds of recorded runs again and compare")
     _add_audit_size(parser)
-    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+    _add_choice(parser)
     parser.add_argument("--profile", default="paper", choices=PROFILES)
     parser.set_defaults(act=_audit)
 
 
 def _audit(options: argparse.Namespace) -> None:
     paths = record_paths(options.profile, options.results)
-    diagnosis = diagnosis_paths(options.results) if options.profile == "paper" else []
-    findings = check(paths + diagnosis, options.records, options.rounds)
+    paths += diagnosis_paths(options.results) if options.profile == "paper" else []
+    chosen = _chosen([named(path) for path in paths], options) if paths else []
+    findings = check([record.path for record in chosen], options.records, options.rounds)
     if not any(finding.ok for finding in findings):
         raise AuditFailed("nothing was checked: `make data` fetches a data set, `make train` makes records")
 
@@ -268,7 +270,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
 
 
-def _chosen(runs: list[RunConfig], options: argparse.Namespace) -> list[RunConfig]:
+def _chosen(runs: list[Run], options: argparse.Namespace) -> list[Run]:
     return choose(runs, options.datasets, options.methods, options.cases, options.seeds)
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -20,6 +21,8 @@ TABLE_1 = ("fedavg", "fedavg+entropy", "fedprox", "scaffold", "moon")
 SYNERGY = ("fedprox+entropy", "scaffold+entropy", "moon+entropy")
 ABLATION = ("fedavg+entropy-no-pools", "fedavg+entropy-pools-only", "fedavg+entropy-value")
 
+Run = TypeVar("Run")
+
 CASES = (1, 2, 3)
 # The order of training, most valuable first.
 BATCHES = (
@@ -32,13 +35,13 @@ BATCHES = (
 
 
 def choose(
-    runs: Sequence[RunConfig],
+    runs: Sequence[Run],
     datasets: Sequence[str] = (),
     methods: Sequence[str] = (),
     cases: Sequence[int] = (),
     seeds: Sequence[int] = (),
-) -> list[RunConfig]:
-    """A part of the runs; an empty choice means all."""
+) -> list[Run]:
+    """A part of the runs, or of whatever else has a dataset, a label, a case and a seed; an empty choice means all."""
     chosen = list(runs)
     for name, field, wanted in (
         ("dataset", "dataset", datasets),
@@ -46,7 +49,7 @@ def choose(
         ("case", "case", cases),
         ("seed", "seed", seeds),
     ):
-        known = sorted({getattr(config, field) for config in runs})
+        known = sorted({getattr(config, field) for config in runs}, key=str)
         for value in wanted:
             if value not in known:
                 raise ValueError(f"no run has {name} {value!r}; there are {', '.join(map(str, known))}")

@@ -1,6 +1,7 @@
 """The audit passes what was trained and catches what was edited or forged."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
 from fedentropy_core.datasets import DatasetMissing
 from fedentropy_core.engines import make_engine
-from fedentropy_core.records import COLUMNS, RunFiles, first_digest, next_digest, record_paths
+from fedentropy_core.records import COLUMNS, RecordError, RunFiles, first_digest, next_digest, record_paths
 
 CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
 
@@ -147,6 +148,27 @@ def test_the_command_fails_on_a_mismatch(folder, capsys):
 def test_a_missing_data_set_is_said(folder, monkeypatch):
     monkeypatch.setattr(audit, "load_dataset", missing)
     assert [(f.ok, f.note) for f in findings(folder)] == [(None, "the data set is not here")] * 2
+
+
+def test_records_can_be_chosen(folder, capsys):
+    command = ["audit", "--profile", "smoke", "--results", str(folder), "--audit-rounds", "1"]
+    main([*command, "--methods", "moon+entropy", "--cases", "2", "--seeds", "0"])
+    shown = capsys.readouterr().out
+    assert "synthetic/case2/moon+entropy/seed0" in shown
+    assert "fedavg" not in shown
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--methods", "scaffold"])
+    assert "no run has method 'scaffold'; there are fedavg+entropy, moon+entropy" in str(stopped.value)
+
+
+def test_a_path_names_its_run():
+    """As RunFiles builds it, whatever the case and the settings are."""
+    for fields in ({"case": 3, "seed": 12}, {"case": "iid", "lr": 0.5}):
+        config = profile_config("paper", entropy=True, **fields)
+        name = audit.named(RunFiles(config, "anywhere").csv)
+        assert name[1:] == (config.dataset, config.case, config.label, config.seed)
+    with pytest.raises(RecordError, match=r"notes\.csv is not named"):
+        audit.named(Path("cifar10/case1/moon/notes.csv"))
 
 
 def test_samples_are_spread():
