@@ -26,7 +26,7 @@ from fedentropy_core.comparisons import (
 from fedentropy_core.heterogeneity import index_table
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import BASELINES, DATASET_NAMES, NAMES, Records, papers_number
-from fedentropy_core.study import CASES
+from fedentropy_core.study import PAPER_CASES
 
 REPRODUCED, NOT_REPRODUCED, OPEN, NOT_TESTED = "reproduced", "not reproduced", "open", "not tested"
 TRUE, FALSE = "true by arithmetic", "false by arithmetic"
@@ -131,11 +131,11 @@ def not_tested(why: str) -> Decide:
 # ------------------------------------------------------------------------------------------------ what is compared
 
 
-def _against_baselines(dataset: str, cases: Sequence[int] = CASES) -> list[Comparison]:
+def _against_baselines(dataset: str, cases: Sequence[int] = PAPER_CASES) -> list[Comparison]:
     return [Comparison(dataset, case, "fedavg+entropy", method) for case in cases for method in BASELINES]
 
 
-def _with_entropy(dataset: str, methods: Sequence[str], cases: Sequence[int] = CASES) -> list[Comparison]:
+def _with_entropy(dataset: str, methods: Sequence[str], cases: Sequence[int] = PAPER_CASES) -> list[Comparison]:
     return [Comparison(dataset, case, f"{m}+entropy", m) for case in cases for m in methods]
 
 
@@ -146,7 +146,7 @@ def _papers_own(pair: Comparison) -> bool:
 
 
 def _paper_table(table: str, dataset: str, methods: Sequence[str]) -> str:
-    cells = {m: [papers_number(table, dataset, case, m) for case in CASES] for m in methods}
+    cells = {m: [papers_number(table, dataset, case, m) for case in PAPER_CASES] for m in methods}
     return "; ".join(f"{NAMES[m]} " + " / ".join(f"{c[0]:.2f}" for c in row if c) for m, row in cells.items())
 
 
@@ -168,7 +168,7 @@ def _accuracy_claims() -> list[Claim]:
         "4.2",
         "In most cases FedEntropy achieves the highest accuracy (Figure 2)",
         "a figure, no numbers",
-        highest_in_most([_against_baselines(d, [case]) for d in datasets for case in CASES], LAST_TEN),
+        highest_in_most([_against_baselines(d, [case]) for d in datasets for case in PAPER_CASES], LAST_TEN),
     )
     return [*map(_outperforms, datasets), *percentages, in_most_cases]
 
@@ -300,14 +300,16 @@ def _synergy_claims() -> list[Claim]:
         "4.2",
         "FedAvg + FedEntropy outperforms SCAFFOLD, CIFAR-10, all cases",
         _paper_table("table1", "cifar10", ("fedavg+entropy", "scaffold")),
-        all_better([Comparison("cifar10", case, "fedavg+entropy", "scaffold") for case in CASES], LAST_TEN),
+        all_better([Comparison("cifar10", case, "fedavg+entropy", "scaffold") for case in PAPER_CASES], LAST_TEN),
     )
     combined = [method + "+entropy" for method in BASELINES]
     best = Claim(
         "Table 3",
         "In bold: of all combinations FedAvg + FedEntropy is the most accurate on CIFAR-10, all cases (best round)",
         _paper_table("table3", "cifar10", combined),
-        all_better([Comparison("cifar10", case, combined[0], m) for case in CASES for m in combined[1:]], BEST_ROUND),
+        all_better(
+            [Comparison("cifar10", case, combined[0], m) for case in PAPER_CASES for m in combined[1:]], BEST_ROUND
+        ),
     )
     return [*claims, *others, beats_scaffold, best]
 
@@ -353,7 +355,7 @@ def _ablation_claims() -> list[Claim]:
 def _heterogeneity(records: Records) -> Decision:
     """Needs no run: the partitions of CIFAR-10 and CIFAR-100, which the paper's Figure 5 shows."""
     distances = index_table(seeds=(0, 1, 2)).set_index(["dataset", "case"])["distance"]
-    shown = {dataset: [float(distances[dataset, case]) for case in CASES] for dataset in ("cifar10", "cifar100")}
+    shown = {dataset: [float(distances[dataset, case]) for case in PAPER_CASES] for dataset in ("cifar10", "cifar100")}
     ours = "; ".join(f"{DATASET_NAMES[d]} {' / '.join(f'{x:.2f}' for x in row)}" for d, row in shown.items())
     rises = all(row == sorted(row) for row in shown.values())
     return REPRODUCED if rises else NOT_REPRODUCED, ours, "distance of a device's labels from all labels; notebook 02"

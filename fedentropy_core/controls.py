@@ -15,7 +15,7 @@ from fedentropy_core.federation import Federation, device_work
 from fedentropy_core.methods import control_change
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import MEASURES, NAMES
-from fedentropy_core.study import CASES
+from fedentropy_core.study import PAPER_CASES
 
 WITHOUT_POOLS = "scaffold+entropy-no-pools"
 
@@ -34,7 +34,7 @@ def control_ages(record: RunRecord) -> np.ndarray:
 
 def ages_table(results: Path | str | None = None) -> pd.DataFrame:
     """SCAFFOLD's runs: the age of control variates in rounds, over all devices and rounds, and the accuracy."""
-    runs = [(specified_run(label, case), results) for case in CASES for label in ("scaffold", "scaffold+entropy")]
+    runs = [(specified_run(label, case), results) for case in PAPER_CASES for label in ("scaffold", "scaffold+entropy")]
     runs += [(run, diagnosis_folder(results)) for run in diagnosis_runs() if run.label == WITHOUT_POOLS]
     rows = []
     for config, folder in runs:

@@ -9,7 +9,7 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
 from fedentropy_core.partition import partition
 from fedentropy_core.sources import SPECS
-from fedentropy_core.study import CASES
+from fedentropy_core.study import PAPER_CASES
 
 
 def canonical_labels(dataset: str) -> np.ndarray:
@@ -55,7 +55,7 @@ def measures(counts: np.ndarray) -> dict[str, float]:
 
 def counts_by_case(seed: int) -> dict[tuple[str, int], np.ndarray]:
     """The label counts of each data set and case."""
-    settings = [(dataset, case) for dataset in SPECS for case in CASES]
+    settings = [(dataset, case) for dataset in SPECS for case in PAPER_CASES]
     return {place: label_counts(RunConfig(dataset=place[0], case=place[1], seed=seed)) for place in settings}
 
 

@@ -23,7 +23,7 @@ ABLATION = ("fedavg+entropy-no-pools", "fedavg+entropy-pools-only", "fedavg+entr
 
 Run = TypeVar("Run")
 
-CASES = (1, 2, 3)
+PAPER_CASES = (1, 2, 3)
 # The order of training, most valuable first.
 BATCHES = (
     ("cifar10", (0,)),
@@ -153,7 +153,7 @@ def _train_stack(
 
 def _methods(dataset: str) -> list[tuple[str, tuple[int, ...]]]:
     """Labels and cases that a data set needs; the ablation is on CIFAR-10 case 1 only."""
-    methods = [(label, CASES) for label in TABLE_1 + SYNERGY]
+    methods = [(label, PAPER_CASES) for label in TABLE_1 + SYNERGY]
     return methods + [(label, (1,)) for label in ABLATION] if dataset == "cifar10" else methods
 
 
