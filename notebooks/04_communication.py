@@ -46,18 +46,15 @@ report.write_table("tables2_and_6_rounds", rounds, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** On CIFAR-10 FedEntropy needs the fewest rounds in all three cases, as the paper claims: 367 and 178
-# in cases 1 and 2 where FedAvg needs 571 and 246 (two seeds; the paper: 340 and 193 against 591 and 316), 178 against
-# 260 in case 3 (seed 0; with seed 1 182 against 201; the paper: 224 against 360). With seed 0 that is 32, 40 and 32 %
-# fewer in cases 1 to 3, with seed 1 39, 15 and 9 %. FedProx takes exactly as many as FedAvg. Moon gets to 30 % in case
-# 1 with seed 0 only (in round 884; the paper has 854), and takes about as many as FedAvg in cases 2 and 3. SCAFFOLD
-# stays at chance in case 1 and never gets to 30 %; in cases 2 and 3 it takes about as many rounds as FedAvg, however
-# high it ends.
+# **What we see.** CIFAR-10, two seeds: FedEntropy needs the fewest rounds in all three cases, as the paper claims, on
+# average 36, 28 and 22 % fewer than FedAvg (the paper: 42, 39 and 38 %). Seeds differ: with seed 0 it is 32, 40 and 32
+# %, with seed 1 39, 15 and 9 %, and Moon is three rounds faster there in case 3. FedProx takes exactly as many as
+# FedAvg. Moon gets to 30 % in case 1 with one seed only, and takes about as many rounds as FedAvg in cases 2 and 3.
+# SCAFFOLD never gets to 30 % in case 1; in cases 2 and 3 it takes about as many as FedAvg, however high it ends.
 #
-# On CIFAR-100 (seed 0) FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3:
-# 158 against 175 and 126 against 149 (the paper: 160 against FedAvg's 207, 117 against 155). In case 2 it takes more,
-# 170 against 158 (the paper: 173 against 234). SCAFFOLD takes 188 in case 2 and does not reach the target in cases 1
-# and 3. Moon takes 511 rounds in case 1, as in the paper, and FedAvg's in cases 2 and 3.
+# CIFAR-100, one seed: FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3, and
+# more in case 2, where the paper has fewer. SCAFFOLD does not reach the target in cases 1 and 3. Moon takes about as
+# many as in the paper in case 1, three times FedAvg's, and FedAvg's in cases 2 and 3.
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target

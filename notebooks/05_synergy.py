@@ -63,19 +63,16 @@ report.write_table("synergy_gains", gains, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** On CIFAR-10, by the last ten rounds, FedEntropy adds 5.0, 1.4 and 2.1 points to FedAvg in cases 1 to 3
-# (two seeds), 6.2, 4.2 and 2.1 to FedProx, and 6.5, 5.1 and 0.9 to Moon (one seed); by the last hundred, less noisy, 5.2,
-# 1.3 and 1.7, 6.1, 3.4 and 1.4, and 6.6, 2.9 and 3.3. By the best round it is 2.5 to 4.7 points in case 1 (with seed 1
-# only 0.3) and −0.3 to 1.0 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings less from round
-# to round, but not higher. To SCAFFOLD it does harm: 8.2 and 20.1 points in cases 2 and 3 by the last ten rounds, 4.9 by
-# the best round in both, where the paper has SCAFFOLD gain like the others. It is the pools that do it: with the judgment
-# and uniform draws SCAFFOLD gains in case 3 (notebook 11).
+# **What we see.** On CIFAR-10, by the last ten rounds, FedEntropy adds 5.0, 1.4 and 2.1 points to FedAvg in cases 1 to
+# 3, 5.0, 2.4 and 2.2 to FedProx (two seeds), and 6.5, 5.1 and 0.9 to Moon (one seed). By the best round it is 2.5 to
+# 4.2 points in case 1 and −0.3 to 0.7 in cases 2 and 3: there FedEntropy gets to the same accuracy sooner and swings
+# less from round to round, but not higher. To SCAFFOLD it does harm in cases 2 and 3, by every measure, where the paper
+# has SCAFFOLD gain like the others. It is the pools that do it: with the judgment and uniform draws SCAFFOLD gains in
+# case 3 (notebook 11).
 #
-# On CIFAR-100 there is less to gain: by the last ten rounds 1.2, −0.2 and 0.8 points for FedAvg, 1.2, 0.6 and 0.9 for
-# FedProx, 1.6, 0.4 and −0.8 for Moon; by the last hundred 0.6 to 2.5, but 0.1 for Moon in case 3. By the best round it
-# is 0.9 at most, and Moon loses 0.9 and 1.6 in cases 2 and 3. SCAFFOLD is at chance in case 1 with FedEntropy as
-# without; in case 2 it gains 0.95 by the last ten rounds and loses 0.9 by the best round; in case 3 it ends at chance,
-# 19.7 points down.
+# On CIFAR-100, one seed, there is less to gain: by the last ten rounds −0.2 to 1.2 points for FedAvg and FedProx, 1.6,
+# 0.4 and −0.8 for Moon; by the best round 0.9 at most. SCAFFOLD is at chance in case 1 with FedEntropy as without; in
+# case 2 it gains by the last ten rounds and loses by the other measures; in case 3 it ends at chance.
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1

@@ -63,11 +63,11 @@ with pd.option_context("display.max_colwidth", None):
 # %% [markdown]
 # **What we see so far.** With one or two seeds little is decided: intervals over two seeds are 12.7 standard errors
 # wide to either side. One claim is: in case 1 of CIFAR-10 FedEntropy is 10.1 ± 3.5 points ahead of Moon, the paper
-# 10.4. The notes say which way the other comparisons point. Most point the paper's way; FedEntropy is ahead of FedAvg
-# with both seeds in all cases of CIFAR-10. Against it: SCAFFOLD is more accurate than FedEntropy with both seeds in
-# cases 2 and 3 of CIFAR-10, and in case 2 of CIFAR-100; its failure in case 1 makes the lead over it there larger than
-# the paper's and worth little; FedEntropy on top of SCAFFOLD is worth a point in case 2 of CIFAR-100, by the last ten
-# rounds only, and makes it no better in the other five; FedProx or Moon with FedEntropy is above FedAvg with FedEntropy
-# in four of six comparisons of best rounds, where the paper's Table 3 has it highest; and in case 2 of CIFAR-100
-# FedEntropy is level with FedAvg and takes more rounds. What is decided besides follows from arithmetic or from the
-# partitions: the downlink is not the same for all methods, and heterogeneity does not increase from case 1 to case 3.
+# 10.4. The notes say which way the other comparisons point. Most point the paper's way; FedEntropy is ahead of FedAvg,
+# FedProx and Moon with both seeds in all cases of CIFAR-10. Against it: SCAFFOLD is more accurate than FedEntropy with
+# both seeds in cases 2 and 3 of CIFAR-10, and in case 2 of CIFAR-100; its failure in case 1 makes the lead over it
+# there larger than the paper's and worth little; FedEntropy on top of SCAFFOLD makes it no better, but for a point in
+# case 2 of CIFAR-100 by the last ten rounds; the most accurate combination of CIFAR-10, by best round, is not always
+# FedAvg with FedEntropy; and in case 2 of CIFAR-100 FedEntropy is level with FedAvg and takes more rounds. What is
+# decided besides follows from arithmetic or from the partitions: the downlink is not the same for all methods, and
+# heterogeneity does not increase from case 1 to case 3.

@@ -15,16 +15,15 @@
 # %% [markdown]
 # # Where our numbers differ from the paper's
 #
-# With seed 0 all our methods are more accurate than the paper's in cases 2 and 3 of CIFAR-10, by 2.4 to 7.5 points,
-# SCAFFOLD in case 2 most. With seed 1 it is the same in case 2, but in case 3 FedAvg, FedProx and FedEntropy are 0.3 to
-# 1.2 points below the paper, and SCAFFOLD 4.1 above. In case 1 our SCAFFOLD stays at chance with both, and with
-# FedEntropy on top it is worse, not better. Here settings in which the paper, the authors' released code and this one
-# may differ are changed, alone or two together, seed 0, 1,000 rounds of ten devices: the paper has momentum and does
-# not mention mirroring; the authors' code mirrors, has no momentum, and batches of 10; we have momentum, mirroring, and
-# batches of 50. Three runs ask why SCAFFOLD stays at chance in case 1: with every device in each of 100 rounds, so that
-# no control variate is older than a round; with one local epoch, a fifth of the local steps; and with both. One asks
-# what FedEntropy does to it: judgment without pools. Accuracies in percent: the paper's are those of its Table 1 (of
-# its Table 3 for SCAFFOLD with FedEntropy), ours are the mean of the last ten rounds, of the last hundred, and the best
+# In case 2 of CIFAR-10 all our methods are more accurate than the paper's with both seeds, SCAFFOLD most, and on
+# average in case 3 too, where seeds differ much. In case 1 our SCAFFOLD stays at chance, and with FedEntropy on top it
+# is worse, not better. Here settings in which the paper, the authors' released code and this one may differ are
+# changed, alone or two together, seed 0, 1,000 rounds of ten devices: the paper has momentum and does not mention
+# mirroring; the authors' code mirrors, has no momentum, and batches of 10; ours mirrors, has momentum, batches of 50.
+# Three runs ask why SCAFFOLD stays at chance in case 1: with every device in each of 100 rounds, so that no control
+# variate is older than a round; with one local epoch, a fifth of the local steps; and with both. One asks what
+# FedEntropy does to it: judgment without pools. Accuracies in percent: the paper's are those of its Table 1 (of its
+# Table 3 for SCAFFOLD with FedEntropy), ours are the mean of the last ten rounds, of the last hundred, and the best
 # round. `make train DIAGNOSIS=1` makes the runs, in `results/paper/diagnosis`.
 
 # %%
