@@ -110,8 +110,8 @@ def test_a_method_that_diverged_is_not_ahead(tmp_path, measure):
         write_record(tmp_path, [0.5] * 40, seed=seed, entropy=True, rounds=100)
         write_record(tmp_path, [0.0] * (9 + seed) + [0.3] * (91 - seed), seed=seed)
     found = Records.load("quick", tmp_path)
-    verdict, ours, _ = all_better([PAIR], measure)(found)
-    assert verdict == OPEN
+    verdict, ours, note = all_better([PAIR], measure)(found)
+    assert (verdict, note) == (OPEN, "1 open; 0 of 1 point the claimed way")
     assert ours.endswith("(3), FedEntropy having diverged")
     assert all_better([BACK], measure)(found)[0] == OPEN
     assert measure_pair(found, BACK, measure).text().endswith("(3), FedEntropy having diverged")
