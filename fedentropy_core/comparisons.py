@@ -94,7 +94,7 @@ class Measured:
 
     @property
     def points_right(self) -> bool:
-        """Whether the claimed method is ahead for most seeds; with numbers for all of them, on average."""
+        """Whether the claimed method, if it never diverged, is ahead for most seeds; with all numbers, on average."""
         ahead = self.mean > 0 if np.isfinite(self.leads).all() else bool(np.nansum(np.sign(self.leads)) > 0)
         return ahead and not self.better_diverged
 
