@@ -67,3 +67,25 @@ def index_table(seeds: Sequence[int]) -> pd.DataFrame:
         for (dataset, case), counts in counts_by_case(seed).items()
     ]
     return pd.DataFrame(rows).groupby(["dataset", "case"], sort=False).mean().reset_index()
+
+
+def concentration(counts: np.ndarray) -> dict[str, float]:
+    """How few devices hold a label: the largest share s of any label on one device, and for the label that is spread
+    the least the effective number of devices, 1/Σs² (n devices with equal shares count as n)."""
+    shares = counts / counts.sum(axis=0)
+    return {
+        "largest share of a label on a device": float(shares.max()),
+        "fewest devices to a label": float((1 / (shares**2).sum(axis=0)).min()),
+    }
+
+
+def seeds_table(seeds: Sequence[int]) -> pd.DataFrame:
+    """Case 3 by data set and seed: images a device, and how few devices hold a label."""
+    rows = []
+    for dataset in SPECS:
+        for seed in seeds:
+            counts = label_counts(RunConfig(dataset=dataset, case=3, seed=seed))
+            images = counts.sum(axis=1)
+            sizes = {"fewest images": images.min(), "median": int(np.median(images)), "most images": images.max()}
+            rows.append({"dataset": dataset, "seed": seed, **sizes, **concentration(counts)})
+    return pd.DataFrame(rows)

@@ -52,6 +52,21 @@ def test_measures_weighted_by_images():
     assert found["divergence, by images"] == pytest.approx((3 * first + second) / 4)
 
 
+def test_concentration():
+    """Label 0 is on one device of two by three quarters: 1/(9/16 + 1/16) = 1.6 devices; label 1 on both alike: 2."""
+    found = heterogeneity.concentration(np.array([[30, 10], [10, 10]]))
+    assert list(found.values()) == pytest.approx([0.75, 1.6])
+    assert list(heterogeneity.concentration(np.eye(3)).values()) == [1, 1]
+
+
+def test_draws_of_case_3_by_seed():
+    table = heterogeneity.seeds_table(seeds=(0, 2)).set_index(["dataset", "seed"])
+    assert list(table.index) == [(d, s) for d in ("cifar10", "cifar100", "cinic10") for s in (0, 2)]
+    sizes = heterogeneity.label_counts(RunConfig(case=3, seed=2)).sum(axis=1)
+    assert table.loc[("cifar10", 2), ["fewest images", "most images"]].tolist() == [sizes.min(), sizes.max()]
+    assert (table["fewest images"] >= 10).all()
+
+
 def test_tables_4_and_5():
     data = settings.dataset_table().set_index("data")
     assert data.loc["CINIC-10"].tolist() == ["3×32×32", 10, 90_000, 90_000]
