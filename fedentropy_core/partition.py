@@ -1,10 +1,10 @@
-"""How the training images are spread over the devices: the paper's cases 1 to 3, and iid."""
+"""How the training images are spread over the devices: the paper's cases 1 to 3, the authors' shards, and iid."""
 
 import numpy as np
 
 from fedentropy_core.randomness import generator
 
-CASES = (1, 2, 3, "iid")
+CASES = (1, 2, 3, "shards", "iid")
 MIN_DIRICHLET_IMAGES = 10
 MAX_DIRICHLET_DRAWS = 10_000
 
@@ -13,7 +13,8 @@ def partition(labels: np.ndarray, case: int | str, devices: int, seed: int, beta
     """The image positions of each device, sorted; every image belongs to exactly one device.
 
     case 1: one label a device. case 2: two different labels a device, half and half. case 3: for each label a
-    Dirichlet(beta) share over the devices. "iid": an even random split.
+    Dirichlet(beta) share over the devices. "shards": case 2 as in the authors' code, where a device's two labels may
+    be the same. "iid": an even random split.
     """
     labels = _checked_labels(labels, devices)
     if case not in CASES:
@@ -21,6 +22,8 @@ def partition(labels: np.ndarray, case: int | str, devices: int, seed: int, beta
     rng = generator(seed, "partition")
     if case == 3:
         parts = _dirichlet(labels, devices, beta, rng)
+    elif case == "shards":
+        parts = _two_shards_each(labels, devices, rng)
     elif case == "iid":
         parts = np.array_split(rng.permutation(len(labels)), devices)
     else:
@@ -89,6 +92,15 @@ def _spread(shards: np.ndarray, devices: int, k: int, rng: np.random.Generator) 
         partner, side = rng.choice(partners), rng.integers(2)
         hands[device, 1], hands[partner, side] = hands[partner, side], label
     return [np.flatnonzero((hands == label).any(axis=1)) for label in range(len(shards))]
+
+
+def _two_shards_each(labels: np.ndarray, devices: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Images in random order are sorted by label and cut into equal shards; each device gets two of them at random."""
+    if len(labels) < 2 * devices:
+        raise ValueError(f"{len(labels)} images are too few for two shards on each of {devices} devices")
+    images = rng.permutation(len(labels))
+    shards = np.array_split(images[np.argsort(labels[images], kind="stable")], 2 * devices)
+    return [np.concatenate([shards[a], shards[b]]) for a, b in rng.permutation(2 * devices).reshape(devices, 2)]
 
 
 def _dirichlet(labels: np.ndarray, devices: int, beta: float, rng: np.random.Generator) -> list[np.ndarray]:

@@ -271,7 +271,7 @@ def runs_panel(results: Path | str | None = None) -> Panel:
 def _named(profile: str, records: Sequence[RunRecord]) -> dict[str, RunRecord]:
     """A name for each run; runs of one's own end with a piece of their key, since they may differ in any setting."""
     return {
-        f"{profile} · {DATASET_NAMES[c.dataset]} · {'iid' if c.case == 'iid' else f'case {c.case}'} · "
+        f"{profile} · {DATASET_NAMES[c.dataset]} · {c.case if isinstance(c.case, str) else f'case {c.case}'} · "
         f"{NAMES.get(c.label, c.label)} · seed {c.seed}{f' · {c.key[:6]}' if profile == 'custom' else ''}": record
         for record in records
         for c in (record.config,)

@@ -84,7 +84,7 @@ def test_a_configuration_cannot_be_changed():
     ("fields", "message"),
     [
         ({"dataset": "mnist"}, "dataset must be one of cifar10"),
-        ({"case": 4}, "case must be one of 1, 2, 3, iid; got 4"),
+        ({"case": 4}, "case must be one of 1, 2, 3, shards, iid; got 4"),
         ({"case": True}, "case must be one of"),
         ({"case": "1"}, "case must be one of"),
         ({"method": "fedavgg"}, "method must be one of fedavg"),

@@ -19,9 +19,9 @@ from fedentropy_core.records import record_paths
 
 def test_a_run_differs_from_the_papers_in_its_cause_only():
     specified = {(run.method, run.entropy, run.case): run for run in study.study_runs() if run.selection != "value"}
-    causes = [cause for cause in CAUSES for _ in cause.runs]
-    for cause, run in zip(causes, diagnosis_runs(), strict=True):
-        base = asdict(specified[run.method, run.entropy, run.case])
+    causes = [(cause, case) for cause in CAUSES for _, case in cause.runs]
+    for (cause, case), run in zip(causes, diagnosis_runs(), strict=True):
+        base = asdict(specified[run.method, run.entropy, case])
         changed = {name for name, value in asdict(run).items() if value != base[name]} - {"dataset", "seed"}
         assert changed == set(cause.fields)
         assert (run.dataset, run.seed, run.rounds * run.chosen_per_round) == ("cifar10", 0, 10_000)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedentropy_core import partition
+from fedentropy_core.partition import CASES
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 CIFAR100_COARSE = np.repeat(np.arange(20), 2500)
@@ -17,7 +18,7 @@ def label_counts(labels, parts):
     return np.array([np.bincount(labels[part], minlength=labels.max() + 1) for part in parts])
 
 
-@pytest.mark.parametrize("case", [1, 2, 3, "iid"])
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("labels", [CIFAR10, CIFAR100_COARSE], ids=["10 labels", "20 labels"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_every_image_exactly_once(labels, case, seed):
@@ -46,6 +47,17 @@ def test_case_2_pairs_of_labels_are_mixed():
     counts = label_counts(CIFAR10, partition(CIFAR10, 2, 100, seed=0))
     pairs = {tuple(np.flatnonzero(row)) for row in counts}
     assert len(pairs) > 30  # of 45
+
+
+def test_shards_may_be_of_the_same_label():
+    """Of the 199 other shards 19 have the first one's label: 9.5 of 100 devices hold a single one on average."""
+    single = []
+    for seed in range(20):
+        counts = label_counts(CIFAR10, partition(CIFAR10, "shards", 100, seed))
+        assert set(np.unique(counts)) <= {0, 250, 500}
+        assert (counts.sum(axis=1) == 500).all()
+        single.append(((counts > 0).sum(axis=1) == 1).sum())
+    assert np.mean(single) == pytest.approx(100 * 19 / 199, abs=3)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -77,7 +89,7 @@ def test_case_3_a_full_device_gets_no_more():
     assert before_last[-1] < 500 + 10
 
 
-@pytest.mark.parametrize("case", [1, 2, 3, "iid"])
+@pytest.mark.parametrize("case", CASES)
 def test_seed_decides(case):
     first, again, other = (partition(CIFAR10, case, 100, seed) for seed in (7, 7, 8))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
@@ -86,7 +98,7 @@ def test_seed_decides(case):
 
 @given(
     st.lists(st.integers(20, 60), min_size=2, max_size=6),
-    st.sampled_from([1, 2, "iid"]),
+    st.sampled_from([1, 2, "shards", "iid"]),
     st.integers(6, 12),
     st.integers(0, 99),
 )
@@ -94,7 +106,7 @@ def test_uneven_data_is_covered_once(class_sizes, case, devices, seed):
     labels = np.repeat(np.arange(len(class_sizes)), class_sizes)
     parts = partition(labels, case, devices, seed)
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
-    if case != "iid":
+    if isinstance(case, int):
         held = (label_counts(labels, parts) > 0).sum(axis=1)
         assert (held == case).all()
 
@@ -109,6 +121,7 @@ def test_uneven_data_is_covered_once(class_sizes, case, devices, seed):
         (np.zeros(100, dtype=int), 2, 4, 0.1, "needs at least 2 labels"),
         (np.arange(3), "iid", 4, 0.1, "3 images cannot be spread over 4 devices"),
         (CIFAR10, "iid", 0, 0.1, "devices must be at least 1"),
+        (np.arange(7), "shards", 4, 0.1, "7 images are too few for two shards on each of 4 devices"),
         (CIFAR10, 3, 100, 0.0, "beta must be positive"),
         (CIFAR10, 3, 100, -1.0, "beta must be positive"),
         (CIFAR10, 3, 100, float("nan"), "beta must be positive"),
