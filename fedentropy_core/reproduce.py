@@ -10,7 +10,7 @@ from fedentropy_core.datasets import DataError, prepare
 from fedentropy_core.diagnosis import diagnosis_paths
 from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root, results_root
-from fedentropy_core.records import record_paths
+from fedentropy_core.records import RecordError, record_paths
 from fedentropy_core.report import Records, accuracy_table, gains_shown, gains_table, markdown, side_by_side
 from fedentropy_core.sources import SPECS
 from fedentropy_core.study import (
@@ -41,17 +41,23 @@ def reproduce(records: int, rounds: int) -> None:
             "records: unset it, or make notebooks of other records with papermill, as the README says"
         )
     datasets = _fetch()
-    paths = record_paths() + diagnosis_paths()
+    paths = _recorded()
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
     write_readme_tables(project_root() / "README.md")
+    if _recorded() != paths:
+        raise RecordError("a record came in meanwhile, so that notebooks may be of different records: run this again")
     print(
         f"\nreused:  {len(paths)} recorded runs in results/paper\n"
         f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
         f"made:    {len(notebooks)} notebooks, results/paper/tables, figures, the README's tables"
     )
+
+
+def _recorded() -> list[Path]:
+    return record_paths() + diagnosis_paths()
 
 
 def announce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:

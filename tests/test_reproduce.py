@@ -4,7 +4,9 @@ import pytest
 from conftest import write_record
 
 from fedentropy_core import RunConfig
-from fedentropy_core.reproduce import AuditFailed, _compare, reproduce
+from fedentropy_core import reproduce as reproduction
+from fedentropy_core.records import RecordError
+from fedentropy_core.reproduce import README_END, README_START, AuditFailed, _compare, reproduce
 
 ROUNDS = [0.3] * 1000
 
@@ -43,3 +45,16 @@ def test_other_weights_fail_where_bits_must_be_the_same(engine, fails, folders, 
 def test_other_records_do_not_get_into_the_project():
     with pytest.raises(ValueError, match=r"FEDENTROPY_RESULTS is .*shipped, but the README"):
         reproduce(records=1, rounds=1)
+
+
+def test_a_record_that_comes_in_meanwhile_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "README.md").write_text(f"{README_START}{README_END}")
+    monkeypatch.setenv("FEDENTROPY_RESULTS", str(tmp_path / "results"))
+    for name, value in (("project_root", tmp_path), ("notebook_paths", []), ("_fetch", []), ("check", [])):
+        monkeypatch.setattr(reproduction, name, lambda *_, value=value: value)
+    monkeypatch.setattr(reproduction, "execute", lambda *_: write_record(tmp_path / "results", ROUNDS))
+    with pytest.raises(RecordError, match="a record came in meanwhile"):
+        reproduce(records=1, rounds=1)
+    monkeypatch.setattr(reproduction, "execute", lambda *_: None)
+    reproduce(records=1, rounds=1)
+    assert "reused:  1 recorded runs" in capsys.readouterr().out
