@@ -124,6 +124,13 @@ def megabytes_to_target(run: RunRecord) -> float | None:
     return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
 
 
+def ten_round_noise(run: RunRecord) -> float:
+    """How much ten rounds differ from other ten at the end of a run: the standard deviation of the means of ten rounds
+    over the last 200, in points; NaN for a run of less than 20 rounds."""
+    accuracy = 100 * run.rounds["accuracy"].tail(200)
+    return float(accuracy.groupby((accuracy.index[-1] - accuracy.index) // 10).mean().std())
+
+
 def at_chance(run: RunRecord) -> bool:
     """Whether a run ends within a point of guessing: it learned nothing, or diverged."""
     return run.final_accuracy < CHANCE[run.config.dataset] + 0.01
@@ -162,6 +169,11 @@ def rounds_table(records: Records, datasets: Sequence[str], methods: Sequence[st
 def megabytes_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
     """MB uploaded until the paper's target is reached: models, SCAFFOLD's controls and soft labels."""
     return _cells(records, "", datasets, methods, (1, 2, 3), megabytes_to_target)
+
+
+def noise_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+    """How much of an accuracy is the choice of its ten rounds: `ten_round_noise`, mean over seeds."""
+    return _cells(records, "", datasets, methods, (1, 2, 3), ten_round_noise)
 
 
 def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] = (1, 2, 3)) -> pd.DataFrame:

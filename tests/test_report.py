@@ -53,6 +53,14 @@ def test_a_run_that_diverged_at_once_is_not_reported(tmp_path):
     assert Records.load(results=tmp_path).runs == {}
 
 
+def test_noise_of_ten_rounds(tmp_path):
+    """The last 200 rounds in turns ten of 30 % and ten of 50 %: 20 means, each 10 points from 40, so 10·√(20/19)."""
+    write_record(tmp_path, [0.0] * 800 + ([0.3] * 10 + [0.5] * 10) * 10, dataset="cifar10")
+    table = report.noise_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg"])
+    assert table["mean"].iloc[0] == pytest.approx(10 * (20 / 19) ** 0.5)
+    assert cell(report.side_by_side(table), row=0) == "10.26 (1)"
+
+
 def test_one_seed_has_no_spread(tmp_path):
     record(tmp_path, 0.26)
     long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
