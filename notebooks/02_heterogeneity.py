@@ -52,11 +52,11 @@ report.write_table("heterogeneity", index, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** Case 1 is the most heterogeneous by every measure, the reverse of the paper's "increases from case 1 to
-# case 3". The order of cases 2 and 3 depends on the measure: by total variation and unweighted divergence case 3 is the
-# more even one (by the latter the two are level on CINIC-10), while by the divergence weighted by images it is case 2 on
-# CIFAR-10 and CINIC-10. What does increase from case 1 to case 3 is the inequality of sizes: cases 1 and 2 give all
-# devices the same number of images, case 3 does not.
+# **What we see.** Case 1 is the most heterogeneous by every measure, the reverse of the paper's "increases from case 1
+# to case 3". The order of cases 2 and 3 depends on the measure: by total variation and unweighted divergence case 3 is
+# the more even one (by the latter the two are level on CINIC-10), while by the divergence weighted by images case 2 is
+# the more even one on CIFAR-10 and CINIC-10. What does increase from case 1 to case 3 is the inequality of sizes: cases
+# 1 and 2 give all devices the same number of images, case 3 does not.
 #
 # The draws of case 3 differ from seed to seed, and every method of a seed trains on the same one. The effective number of
 # devices to a label is 1/Σs² over the devices' shares s of it; given is that of the label that is spread the least.
@@ -69,7 +69,7 @@ report.write_table("heterogeneity_by_seed", draws, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** In two draws one device holds more than half of a label: seed 2 of CIFAR-10 (2,952 of 5,000 images) and
-# seed 0 of CIFAR-100. A round without this device, and that is nine of ten, sees little of the label. They are the two
-# draws on which SCAFFOLD fails in case 3, and on that of CIFAR-10 every method is less accurate than with other seeds
-# (notebook 03).
+# **What we see.** In two draws one device holds more than half of a label: seed 2 of CIFAR-10 (2,952 of 5,000 images)
+# and seed 0 of CIFAR-100. With uniform draws nine rounds of ten are without it and see little of the label; FedEntropy
+# keeps it in 1 and 4 % of rounds. Of the four draws that are trained so far they are the two on which SCAFFOLD is
+# behind all other methods, and on that of CIFAR-10 every method is less accurate than with other seeds (notebook 03).

@@ -56,9 +56,9 @@ report.write_table("noise", noise, report.side_by_side(noise), tables)
 report.side_by_side(noise)
 
 # %% [markdown]
-# **What we see.** On CIFAR-10 the choice of ten rounds alone is worth 0.8 to 2.0 points, but for SCAFFOLD in case 1,
-# which does not move. The paper's standard deviations over three seeds are often smaller: in case 2 it has 0.25 to 0.47
-# for FedAvg, FedProx and Moon, where ten rounds of a single run differ by 1.0.
+# **What we see.** On CIFAR-10 the choice of ten rounds alone has a standard deviation of 0.8 to 2.0 points, but for
+# SCAFFOLD in case 1, which hardly moves. The paper's standard deviations over three seeds are mostly smaller than that,
+# as are ours in case 1: with three seeds that can be luck.
 #
 # Every recorded run by its seed, which fixes partition and initial weights (last ten rounds):
 
@@ -72,8 +72,8 @@ report.by_seed(each)
 # cases, of FedAvg by 5.1, 1.8 and 2.2 points on average (the paper: 5.4, 2.5, 2.7). FedProx is within 0.4 points of
 # FedAvg with every seed. Moon is behind FedAvg in case 1, as in the paper, and less than a point from it in cases 2 and
 # 3. SCAFFOLD contradicts the paper in cases 1 and 2 with every seed: it is at chance in case 1, and in case 2 ahead of
-# FedEntropy, by 2.0 points on average, where the paper has it 2.7 behind. In case 3 it is 0.3 and 4.6 points ahead with
-# seeds 0 and 1 and 4.7 behind with seed 2. Notebook 11 looks for causes.
+# FedEntropy, by 2.0 points on average, where the paper has it 2.7 behind. In case 3 it is level with seed 0 (0.3
+# points), 4.6 ahead with seed 1 and 4.7 behind with seed 2. Notebook 11 looks for causes.
 #
 # Our level there: but for SCAFFOLD in case 1, all are within 0.7 points of the paper in cases 1 and 3; in case 2 all are
 # above it, by 1.3 (FedEntropy) to 6.0 (SCAFFOLD). In case 3 each seed draws another partition, and the seeds are far
@@ -96,13 +96,14 @@ plots.save(figure, "figure2_convergence", figures)
 
 # %% [markdown]
 # **What we see.** CIFAR-10: FedEntropy leads FedAvg from the start in cases 2 and 3, by 5 points over the first hundred
-# rounds and by 1.4 and 2.0 over the last. In case 1 its 20-round average passes 12 % in round 43 and FedAvg's in round
-# 95; from round 100 on the lead is 4 to 8 points (means of a hundred rounds). Averages over 20 rounds swing there by
-# several points: which ten rounds are the last decides the number in Table 1. SCAFFOLD in case 2 starts below FedEntropy
-# and still rises when that is flat; it is ahead from around round 620 on. In case 3 its mean is of two kinds of runs,
-# hence the wide band: with seeds 0 and 1 it does as in case 2, with seed 2 it swings between 32 and 43 % from
-# round 300 on. In case 1 it answers one label in most rounds. FedProx lies on FedAvg: with the same draws and μ = 0.01 its term changes
-# next to nothing. Moon lies there too in cases 2 and 3, and learns later in case 1.
+# rounds and by 1.4 and 2.0 over the last hundred. In case 1 its 20-round average passes 12 % in round 43 and FedAvg's
+# in round 95; from round 100 on the lead is 4 to 8 points (means of a hundred rounds). Averages over 20 rounds swing
+# there by several points: which ten rounds are the last moves the numbers of Table 1. SCAFFOLD in case 2 starts below
+# FedEntropy and still rises when that is flat; on the mean of seeds it is ahead from around round 620 on. In case 3 its
+# mean is of two kinds of runs, hence the wide band: with seed 1 it does as in case 2, with seed 0 it gets level, with
+# seed 2 it swings between 32 and 43 % from round 300 on. In case 1 it answers one label in most rounds. FedProx lies on
+# FedAvg: with the same draws and μ = 0.01 its term changes next to nothing. Moon lies there too in cases 2 and 3, and
+# learns later in case 1.
 #
 # CIFAR-100, seed 0: FedEntropy leads by about 2 points from round 100 on in case 1, by 0.2 to 1.2 in case 2 and by 0.8
 # to 1.5 in case 3 (means of a hundred rounds). SCAFFOLD in case 2 passes FedEntropy around round 450; in case 3 it is

@@ -147,8 +147,9 @@ plots.save(figure, "judgment", figures)
 #
 # The paper's own setting. Records hold who was chosen and who was kept, and the true labels follow from the partition.
 # So the judgment on soft labels can be measured by the entropy of the true labels, for every recorded round of
-# FedEntropy, without the data. "Random drop" and "best group" are over the same chosen devices; the best group is that of
-# the true labels, which the server does not know.
+# FedEntropy, without the data. "Uniform draw" is the entropy of the devices that FedAvg drew with the same seeds.
+# "Random drop" and "best group" are over the same chosen devices; the best group is that of the true labels, which the
+# server does not know.
 
 # %%
 table = optimal.recorded_table(report.Records.load(profile, results), datasets, cases=(1, 2, 3))
@@ -165,10 +166,10 @@ shown
 # - **The judgment gets most of what there is.** On CIFAR-10, of the true entropy that the best group would add to the
 #   chosen devices the judgment, which sees soft labels only, adds 81, 71 and 84 % in cases 1, 2 and 3, with eight of ten
 #   devices kept; on CIFAR-100 97, 92 and 88 %.
-# - **The pools add about as much as the judgment.** Devices drawn with pools have more entropy before any judgment than
-#   those drawn uniformly: on CIFAR-10 by 0.05, 0.07 and 0.13, to which the judgment adds 0.06, 0.04 and 0.09; on
-#   CIFAR-100 by 0.02, 0.04 and 0.05, and the judgment 0.04, 0.04 and 0.06. In accuracy the judgment is worth more, at
-#   least in case 1 of CIFAR-10 (notebook 06).
+# - **The pools add about half to one and a half times as much.** Devices drawn with pools have more entropy before any
+#   judgment than those drawn uniformly: on CIFAR-10 by 0.05, 0.07 and 0.13, to which the judgment adds 0.06, 0.04 and
+#   0.09; on CIFAR-100 by 0.02, 0.04 and 0.05, and the judgment 0.04, 0.04 and 0.06. In accuracy the judgment is worth
+#   more, at least in case 1 of CIFAR-10 (notebook 06).
 #
 # From the drawn and the fresh rounds (three seeds of ten rounds on a small set):
 #
