@@ -71,5 +71,6 @@ shown
 # %% [markdown]
 # **What we see.** In two draws one device holds more than half of a label: seed 2 of CIFAR-10 (2,952 of 5,000 images)
 # and seed 0 of CIFAR-100. With uniform draws nine rounds of ten are without it and see little of the label; FedEntropy
-# keeps it in 1 and 4 % of rounds. Of the four draws that are trained so far they are the two on which SCAFFOLD is
-# behind all other methods, and on that of CIFAR-10 every method is less accurate than with other seeds (notebook 03).
+# keeps it in 1 and 4 % of rounds (large devices: notebook 08). Of the four draws that are trained so far they are the
+# two on which SCAFFOLD is behind all other methods, and on that of CIFAR-10 every method is less accurate than with
+# other seeds (notebook 03).

@@ -17,15 +17,15 @@
 #
 # In case 2 of CIFAR-10 all our methods are more accurate than the paper's, SCAFFOLD most. In case 3 they are at its
 # level, but the three seeds are much further apart than the paper's. In case 1 our SCAFFOLD stays at chance; with
-# FedEntropy on top it diverges there and is less accurate in cases 2 and 3. Here settings in which the paper, the
-# authors' released code and this one may differ are changed, alone or two together, seed 0, 1,000 rounds of ten
-# devices: the paper has momentum and does not mention mirroring; the authors' code mirrors, has no momentum, and
-# batches of 10; ours mirrors, has momentum, batches of 50. For case 2 their code deals two shards of sorted images to a
-# device, which may be of the same label; ours may not. Three runs ask why SCAFFOLD stays at chance in case 1: with
-# every device in each of 100 rounds, so that no control variate is older than a round; with one local epoch, a fifth of
-# the local steps; and with both. One asks what FedEntropy does to it: judgment without pools. Accuracies in percent:
-# the paper's are those of its Table 1 (of its Table 3 for SCAFFOLD with FedEntropy), ours are the mean of the last ten
-# rounds, of the last hundred, and the best round. `make train DIAGNOSIS=1` makes the runs, in
+# FedEntropy on top it diverges there with two of three seeds and is less accurate in cases 2 and 3. Here settings in
+# which the paper, the authors' released code and this one may differ are changed, alone or two together, seed 0, 1,000
+# rounds of ten devices: the paper has momentum and does not mention mirroring; the authors' code mirrors, has no
+# momentum, and batches of 10; ours mirrors, has momentum, batches of 50. For case 2 their code deals two shards of
+# sorted images to a device, which may be of the same label; ours may not. Three runs ask why SCAFFOLD stays at chance
+# in case 1: with every device in each of 100 rounds, so that no control variate is older than a round; with one local
+# epoch, a fifth of the local steps; and with both. One asks what FedEntropy does to it: judgment without pools.
+# Accuracies in percent: the paper's are those of its Table 1 (of its Table 3 for SCAFFOLD with FedEntropy), ours are
+# the mean of the last ten rounds, of the last hundred, and the best round. `make train DIAGNOSIS=1` makes the runs, in
 # `results/paper/diagnosis`.
 
 # %%
