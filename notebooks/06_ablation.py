@@ -79,9 +79,10 @@ plots.save(figure, "ablation_entropy", figures)
 # groups hardly more even than uniform draws do. The bursts of accuracy are the stretches in which they draw much more
 # even groups: at their peaks 2.06 to 2.25 with seed 0, which has five between rounds 418 and 879, 2.14 to 2.24 with
 # seed 1, which has three between rounds 580 and 723, and 2.02 to 2.09 with seed 2, which has three short ones between
-# rounds 307 and 936; uniform draws have at most 1.93. The best rounds need not be in them: FedEntropy's are 939, 952
-# and 921. A likely reason for the stretches: an even group is kept whole, so its devices stay in the positive pool and
-# are drawn together, until draws from the negative pool break it up.
+# rounds 307 and 936; uniform draws have at most 1.93. The best round need not be in one: FedEntropy's are 939 and 952
+# with seeds 0 and 1, in none, and 921 with seed 2, in its last. A likely reason for the stretches: an even group is
+# kept whole, so its devices stay in the positive pool and are drawn together, until draws from the negative pool break
+# it up.
 
 # %%
 print(report.missing_runs(long))
