@@ -9,13 +9,13 @@ import pandas as pd
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
-from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_runs, load_run, specified_run
+from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_runs, load_run
 from fedentropy_core.engines import Work, make_engine
 from fedentropy_core.federation import Federation, device_work
 from fedentropy_core.methods import control_change
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import MEASURES, NAMES
-from fedentropy_core.study import PAPER_CASES
+from fedentropy_core.study import choose, study_runs
 
 WITHOUT_POOLS = "scaffold+entropy-no-pools"
 
@@ -33,8 +33,9 @@ def control_ages(record: RunRecord) -> np.ndarray:
 
 
 def ages_table(results: Path | str | None = None) -> pd.DataFrame:
-    """SCAFFOLD's runs: the age of control variates in rounds, over all devices and rounds, and the accuracy."""
-    runs = [(specified_run(label, case), results) for case in PAPER_CASES for label in ("scaffold", "scaffold+entropy")]
+    """SCAFFOLD's runs on CIFAR-10: the age of control variates, over all devices and rounds, and the accuracy."""
+    study = choose(study_runs(), datasets=["cifar10"], methods=["scaffold", "scaffold+entropy"])
+    runs = [(run, results) for run in sorted(study, key=lambda run: (run.case, run.label, run.seed))]
     runs += [(run, diagnosis_folder(results)) for run in diagnosis_runs() if run.label == WITHOUT_POOLS]
     rows = []
     for config, folder in runs:
@@ -43,8 +44,8 @@ def ages_table(results: Path | str | None = None) -> pd.DataFrame:
             ages = control_ages(record)
             accuracy = round(MEASURES["last ten"](record), 2)
             older = int(np.median(ages)), int(np.quantile(ages, 0.9))
-            rows.append((config.case, config.label, *older, accuracy, record.diverged is not None))
-    columns = ["case", "method", "median age", "one in ten is older than", "last ten", "diverged"]
+            rows.append((config.case, config.label, config.seed, *older, accuracy, record.diverged is not None))
+    columns = ["case", "method", "seed", "median age", "one in ten is older than", "last ten", "diverged"]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -25,18 +25,21 @@ def test_the_table_of_ages_has_what_is_recorded(tmp_path):
     """Of 100 devices one is kept in every round; ages are 0 to 999 equally often."""
     run = {"dataset": "cifar10", "method": "scaffold", "case": 3, "entropy": True}
     write_record(tmp_path, [0.3] * 1000, **run)
+    write_record(tmp_path, [0.2] * 1000, **run, seed=2)
     write_record(tmp_path, [0.1] * 11, **run | {"case": 1}, rounds=1000)
     write_record(diagnosis_folder(tmp_path), [0.4] * 1000, **run, selection="uniform")
     table = ages_table(tmp_path)
     assert table.to_numpy().tolist() == [
-        [1, "scaffold+entropy", 5, 9, 10.0, True],
-        [3, "scaffold+entropy", 494, 898, 30.0, False],
-        [3, "scaffold+entropy-no-pools", 494, 898, 40.0, False],
+        [1, "scaffold+entropy", 0, 5, 9, 10.0, True],
+        [3, "scaffold+entropy", 0, 494, 898, 30.0, False],
+        [3, "scaffold+entropy", 2, 494, 898, 20.0, False],
+        [3, "scaffold+entropy-no-pools", 0, 494, 898, 40.0, False],
     ]
     assert ages_shown(table).to_numpy().tolist() == [
-        [1, "SCAFFOLD + FedEntropy", 5, 9, "10.00 (diverged)"],
-        [3, "SCAFFOLD + FedEntropy", 494, 898, "30.00"],
-        [3, "SCAFFOLD + FedEntropy without pools", 494, 898, "40.00"],
+        [1, "SCAFFOLD + FedEntropy", 0, 5, 9, "10.00 (diverged)"],
+        [3, "SCAFFOLD + FedEntropy", 0, 494, 898, "30.00"],
+        [3, "SCAFFOLD + FedEntropy", 2, 494, 898, "20.00"],
+        [3, "SCAFFOLD + FedEntropy without pools", 0, 494, 898, "40.00"],
     ]
 
 
