@@ -68,22 +68,18 @@ report.write_table("accuracy_by_seed", each, report.by_seed(each), tables)
 report.by_seed(each)
 
 # %% [markdown]
-# **What we see.** CIFAR-10, three seeds: FedEntropy is ahead of FedAvg, FedProx and Moon with every seed in all three
-# cases, of FedAvg by 5.1, 1.8 and 2.2 points on average (the paper: 5.4, 2.5, 2.7). FedProx is within 0.4 points of
-# FedAvg with every seed. Moon is behind FedAvg in case 1, as in the paper, and less than a point from it in cases 2 and
-# 3. SCAFFOLD contradicts the paper in cases 1 and 2 with every seed: it is at chance in case 1, and in case 2 ahead of
-# FedEntropy, by 2.0 points on average, where the paper has it 2.7 behind. In case 3 it is level with seed 0 (0.3
-# points), 4.6 ahead with seed 1 and 4.7 behind with seed 2. Notebook 11 looks for causes.
-#
-# Our level there: but for SCAFFOLD in case 1, all are within 0.7 points of the paper in cases 1 and 3; in case 2 all are
-# above it, by 1.3 (FedEntropy) to 6.0 (SCAFFOLD). In case 3 each seed draws another partition, and the seeds are far
-# apart: FedAvg has 52.32, 47.13 and 45.52, where the paper's standard deviation is 0.83. All methods are the least
-# accurate with seed 2, in whose draw one device holds 59 % of a label (notebook 02).
+# **What we see.** CIFAR-10, three seeds: as the paper claims, FedEntropy is ahead of FedAvg, FedProx and Moon with every
+# seed in all three cases, of FedAvg by 5.1, 1.8 and 2.2 points on average (the paper: 5.4, 2.5, 2.7). SCAFFOLD
+# contradicts the paper: it is at chance in case 1, and in case 2 ahead of FedEntropy with every seed, by 2.0 points on
+# average, where the paper has it 2.7 behind; in case 3 it is level with seed 0, 4.6 ahead with seed 1 and 4.7 behind with
+# seed 2. But for SCAFFOLD in case 1 our level is within 0.7 points of the paper in cases 1 and 3, and 1.3 (FedEntropy) to
+# 6.0 points (SCAFFOLD) above it in case 2. In case 3 each seed draws another partition, and the seeds are far apart.
+# Notebook 11 looks for causes.
 #
 # CIFAR-100, one seed: by the last ten rounds FedEntropy is ahead of FedAvg in cases 1 and 3 and 0.2 points behind in
 # case 2, by the last hundred ahead in all three; the paper has more in cases 1 and 2 (3.1 and 1.6) and less in case 3
 # (0.5). SCAFFOLD is at chance in case 1 again, the most accurate in case 2, and far behind in case 3, where the paper
-# has it ahead of all. FedProx and Moon are within 0.7 points of FedAvg, but for Moon in case 1, behind as in the paper.
+# has it ahead of all.
 
 # %% [markdown]
 # ## Figure 2
@@ -95,16 +91,14 @@ figure = plots.convergence(records, datasets, TABLE_1)
 plots.save(figure, "figure2_convergence", figures)
 
 # %% [markdown]
-# **What we see.** CIFAR-10: FedEntropy leads FedAvg from the start in cases 2 and 3, by 5 points over the first hundred
-# rounds and by 1.4 and 2.0 over the last hundred. In case 1 its 20-round average passes 12 % in round 43 and FedAvg's
-# in round 95; from round 100 on the lead is 4 to 8 points (means of a hundred rounds). Averages over 20 rounds swing
-# there by several points: which ten rounds are the last moves the numbers of Table 1. SCAFFOLD in case 2 starts below
-# FedEntropy and still rises when that is flat; on the mean of seeds it is ahead from around round 620 on. In case 3 its
-# mean is of two kinds of runs, hence the wide band: with seed 1 it does as in case 2, with seed 0 it gets level, with
-# seed 2 it swings between 32 and 43 % from round 300 on. In case 1 it answers one label in most rounds. FedProx lies on
-# FedAvg: with the same draws and μ = 0.01 its term changes next to nothing. Moon lies there too in cases 2 and 3, and
-# learns later in case 1.
+# **What we see.** CIFAR-10: FedEntropy leads FedAvg, FedProx and Moon from the start in cases 2 and 3, by 5 points over the
+# first hundred rounds and by 1.4 to 2.5 over the last hundred; in case 1 it leads by 4 to 8 points from round 100 on
+# (means of a hundred rounds, against FedAvg). Averages over 20 rounds swing there by several points: which ten rounds
+# are the last moves the numbers of Table 1. SCAFFOLD in case 2 starts below FedEntropy and is ahead from around round
+# 620 on; in case 3 its mean is of two kinds of runs, hence the wide band: with seed 1 it does as in case 2, with seed 2
+# it swings between 32 and 43 % from round 300 on. FedProx lies on FedAvg: with the same draws and μ = 0.01 its term
+# changes next to nothing.
 #
-# CIFAR-100, seed 0: FedEntropy leads by about 2 points from round 100 on in case 1, by 0.2 to 1.2 in case 2 and by 0.8
-# to 1.5 in case 3 (means of a hundred rounds). SCAFFOLD in case 2 passes FedEntropy around round 450; in case 3 it is
-# at 26 % around round 280, falls to 13 % around round 450 and stays between 19 and 26 % after round 500.
+# CIFAR-100, seed 0: FedEntropy leads FedAvg by about 2 points from round 100 on in case 1, by 0.2 to 1.2 in case 2 and
+# by 0.8 to 1.5 in case 3 (means of a hundred rounds). SCAFFOLD in case 2 passes FedEntropy around round 450; in case 3
+# it falls from 26 % around round 280 to 13 % around round 450.

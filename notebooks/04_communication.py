@@ -47,16 +47,13 @@ shown
 
 # %% [markdown]
 # **What we see.** CIFAR-10, three seeds: on average FedEntropy needs fewer rounds than FedAvg, FedProx and Moon in all
-# three cases, as the paper claims, 36, 16 and 14 % fewer than FedAvg (the paper: 43, 39 and 38 %). Seeds differ: 32, 39
-# and 37 % in case 1; 40 and 15 % fewer and 9 % more in case 2; 32, 9 and 7 % in case 3, where Moon is three rounds faster
-# with seed 1. FedProx takes as many as FedAvg, but for 29 more with seed 2 of case 3. Moon gets to 30 % in case 1 with
-# one seed only, and takes about as many rounds as FedAvg in cases 2 and 3. SCAFFOLD never gets to 30 % in case 1; in case
-# 2 it takes as many as FedAvg with seed 0 and a fifth more with the others, however high it ends; in case 3 about as many
-# with seeds 0 and 1, and with seed 2, which takes the other methods longest, it never gets to 50 %.
+# three cases, as the paper claims, 36, 16 and 14 % fewer than FedAvg (the paper: 43, 39 and 38 %). In case 1 it is the
+# first of all methods with every seed; in case 2 one seed needs 9 % more than FedAvg, and in case 3 Moon is three rounds
+# faster with one. SCAFFOLD never gets to 30 % in case 1, nor to 50 % with one seed of case 3; Moon gets to 30 % with one
+# seed of three.
 #
-# CIFAR-100, one seed: FedEntropy takes fewer rounds than FedAvg and FedProx, which take the same, in cases 1 and 3, and
-# more in case 2, where the paper has fewer. SCAFFOLD does not reach the target in cases 1 and 3. Moon takes about as
-# many as in the paper in case 1, three times FedAvg's, and FedAvg's in cases 2 and 3.
+# CIFAR-100, one seed: FedEntropy needs fewer rounds than FedAvg, FedProx and Moon in cases 1 and 3, and more in case 2,
+# where the paper has fewer. SCAFFOLD does not reach the target in cases 1 and 3.
 
 # %% [markdown]
 # ## What the paper argues without numbers: MB uploaded to the target
@@ -81,11 +78,10 @@ figure = plots.accuracy_by_upload(records, tabled, TABLE_1)
 plots.save(figure, "accuracy_by_upload", figures)
 
 # %% [markdown]
-# **What we see, seed 0.** On CIFAR-10 FedEntropy is ahead of every other method from about 50 MB up to the 2 GB of its
-# 1,000 rounds, but for a dip at 1.9 GB in case 3. SCAFFOLD passes FedEntropy's end in case 2 with half as much upload
-# again (3.0 GB), and ends level in case 3 with 5 GB. On CIFAR-100 FedEntropy is ahead in case 1 and, but for a moment,
-# in case 3; in case 2 FedAvg, FedProx and Moon are behind it by 0.6 to 1.1 points on average from 1.1 GB on, but ahead
-# for moments, most around 1.5 GB, and SCAFFOLD passes its end with 2.2 GB.
+# **What we see, seed 0.** On CIFAR-10 FedEntropy is ahead of every other method for the same upload, from about 50 MB
+# up to the 2 GB of its 1,000 rounds, but for a dip at 1.9 GB in case 3. SCAFFOLD passes FedEntropy's end in case 2 with
+# half as much upload again (3.0 GB). On CIFAR-100 FedEntropy is ahead in case 1 and, but for a moment, in case 3; in case
+# 2 the others are behind it on average, but ahead for moments, and SCAFFOLD passes its end with 2.2 GB.
 
 # %%
 print(report.missing_runs(rounds))

@@ -42,14 +42,13 @@ report.write_table("table3_synergy", long, table, tables)
 table
 
 # %% [markdown]
-# **What we see, two seeds.** In case 1 our best rounds of FedAvg, FedProx and Moon with FedEntropy are close to the
-# paper's Table 3, and FedEntropy's last ten rounds (32.36) to its Table 1 (32.52). In all cases the paper's two numbers
-# for FedEntropy are about as far apart as our best round and last ten rounds are: 8.2, 2.8 and 3.0 points there, 7.1,
-# 3.5 and 2.9 here. So Table 3 probably gives the best round. Then the paper's "compared with Table 1" sets best rounds
-# with FedEntropy against last-ten means without, and its gains are partly the difference between the two measures: 13.7
-# points for FedAvg in case 1, where like for like we find 5.1 (last ten) or 2.9 (best round; three seeds). SCAFFOLD
-# with FedEntropy diverges in case 1 with seeds 0 and 1: in rounds 652 and 716 its numbers are no longer finite; with
-# seed 2 it plays all rounds, at chance.
+# **What we see.** In case 1 our best rounds of FedAvg, FedProx and Moon with FedEntropy are close to the paper's Table 3,
+# and FedEntropy's last ten rounds (32.35) to its Table 1 (32.52); in all cases the paper's two numbers for FedEntropy are
+# about as far apart as our best round and last ten rounds are. So Table 3 probably gives the best round. Then the paper's
+# "compared with Table 1" sets best rounds with FedEntropy against last-ten means without, and its gains are partly the
+# difference between the two measures: 13.7 points for FedAvg in case 1, where like for like we find 5.1 (last ten) or 2.9
+# (best round). SCAFFOLD with FedEntropy diverges in case 1 with seeds 0 and 1, in rounds 652 and 716; with seed 2 it
+# plays all rounds, at chance.
 
 # %% [markdown]
 # ## What FedEntropy adds to each method
@@ -62,18 +61,15 @@ report.write_table("synergy_gains", gains, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** On CIFAR-10, by the last ten rounds, FedEntropy adds 5.1, 1.8 and 2.2 points to FedAvg in cases 1 to
-# 3 and 5.2, 2.2 and 3.3 to FedProx, with three seeds, and 5.7, 3.2 and 2.2 to Moon with two; every seed gains. By the
-# best round it is 2.9 to 4.3 in case 1 and −0.4 to 0.6 in cases 2 and 3: there FedEntropy gets to the same accuracy
-# sooner (by 20-round averages) and swings less from round to round, but not higher. From SCAFFOLD, two seeds, it takes
-# 8.8 and 13.8 points away in cases 2 and 3, 4.6 and 5.1 by the best round, where the paper has SCAFFOLD gain like the
-# others. In case 3 it seems to be the pools that do it: with the judgment and uniform draws SCAFFOLD gains (one run,
-# notebook 11).
+# **What we see.** On CIFAR-10, three seeds, FedAvg, FedProx and Moon gain with every seed in every case by the last ten
+# and the last hundred rounds. By the best round they gain in case 1 only (2.9 to 5.2 points; −0.4 to 0.6 elsewhere):
+# there FedEntropy gets to the same accuracy sooner and swings less from round to round, but not higher. SCAFFOLD loses
+# with every seed in cases 2 and 3, where the paper has it gain like the others. In case 3 it seems to be the pools that
+# do it: with the judgment and uniform draws SCAFFOLD gains (one run, notebook 11).
 #
-# On CIFAR-100, one seed, there is less to gain: by the last ten rounds −0.2 to 1.2 points for FedAvg and FedProx, 1.6,
-# 0.4 and −0.8 for Moon; by the best round 0.9 at most, and Moon loses 0.9 and 1.6 in cases 2 and 3. SCAFFOLD is at
-# chance in case 1 with FedEntropy as without; in case 2 it gains by the last ten rounds and loses by the other
-# measures; in case 3 it ends at chance.
+# On CIFAR-100, one seed, there is less to gain: −0.8 to 1.6 points for FedAvg, FedProx and Moon by the last ten rounds.
+# SCAFFOLD is at chance in case 1 with FedEntropy as without; in case 2 it gains by the last ten rounds and loses by the
+# other measures; in case 3 it ends at chance.
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1
@@ -87,10 +83,10 @@ figure = plots.convergence(records, datasets[:1], methods, cases=[1])
 plots.save(figure, "figure3a_synergy", figures)
 
 # %% [markdown]
-# **What we see, two seeds.** FedEntropy lifts FedAvg, FedProx and Moon alike, and Moon on average above FedAvg without
-# it; with it 20-round averages swing more. With FedEntropy all three swing together: in this case they draw mostly the
-# same devices. FedProx lies on FedAvg with FedEntropy as without. SCAFFOLD with FedEntropy leaves chance by a point or
-# two around rounds 290 to 410 and falls back to it; its curve ends with the first of its two runs, in round 651.
+# **What we see, three seeds.** FedEntropy lifts FedAvg, FedProx and Moon alike, and Moon on average above FedAvg without
+# it. With it all three swing together, since in this case they draw mostly the same devices. FedProx lies on FedAvg with
+# FedEntropy as without. SCAFFOLD with FedEntropy leaves chance by a point or two around rounds 290 to 410 and falls back
+# to it; its curve ends with the first of its runs that diverges, in round 651.
 
 # %% [markdown]
 # ## Figure 6: all data sets and cases
@@ -100,21 +96,16 @@ figure = plots.convergence(records, datasets, methods)
 plots.save(figure, "figure6_synergy", figures)
 
 # %% [markdown]
-# **What we see.** On CIFAR-10, two seeds, in cases 2 and 3 FedAvg, FedProx and Moon with FedEntropy are ahead from the
+# **What we see.** On CIFAR-10, three seeds, in cases 2 and 3 FedAvg, FedProx and Moon with FedEntropy are ahead from the
 # start; here they do not lie on each other, since small differences decide who is kept, and from then on other devices
-# are drawn. SCAFFOLD with FedEntropy starts as well as they do for some 60 to 90 rounds and is below SCAFFOLD alone
-# from round 100 on in case 2 and 200 in case 3 (means of a hundred rounds). In case 3 both its runs get to about 50 %
-# and fall from there, to 32 % around round 830 with seed 0 and to 38 % around round 790 with seed 1 (20-round
-# averages), where SCAFFOLD alone still rises.
+# are drawn. SCAFFOLD with FedEntropy starts as well as they do for some 60 rounds and falls below SCAFFOLD alone after
+# round 100 in case 2 and 300 in case 3 (means of fifty rounds). In case 3 all three runs get to 47 to 52 % and fall from
+# there, to 27 to 38 % (20-round averages), where SCAFFOLD alone still rises with two of them.
 #
-# On CIFAR-100, seed 0, FedAvg and FedProx lie on each other in case 1 with FedEntropy as without, 2.5 points apart over
-# the last hundred rounds; Moon gains as much but stays below both. In case 2 FedEntropy is worth 0.5 to 1.8 points to
-# the three in each of the first five hundreds of rounds and −0.2 to 1.0 in the next five. To SCAFFOLD it does no harm
-# there until round 500; then SCAFFOLD alone is ahead, by 1.4 to 2.5 points between rounds 600 and 900 and by 0.3 over
-# the last hundred. In case 3 SCAFFOLD with FedEntropy falls from 25.70 % in round 92 to 11 % by round 101 and stays at
-# 6 to 13 %. In round 134 the judgment keeps one device of ten, whose model becomes the global one, and from there on
-# accuracy is at chance, at a loss of 3.0 to 3.7 (a guess has ln 20 = 3.0). FedAvg and FedProx gain there throughout,
-# 0.8 to 1.6 points in each hundred rounds; Moon is within 0.3 points of Moon alone from round 200 on.
+# On CIFAR-100, seed 0, FedAvg and FedProx gain throughout in cases 1 and 3, Moon in case 1; in case 2 FedEntropy is
+# worth 0.5 to 1.8 points to the three in each of the first five hundreds of rounds and −0.2 to 1.0 in the next five. In
+# case 3 SCAFFOLD with FedEntropy falls from 25.70 % in round 92 to 11 % by round 101. In round 134 the judgment keeps one
+# device of ten, whose model becomes the global one, and from there on accuracy is at chance.
 
 # %%
 print(report.missing_runs(report.accuracy_table(records, "", datasets, methods)))

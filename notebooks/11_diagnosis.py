@@ -109,7 +109,7 @@ ages_shown(ages)
 
 # %% [markdown]
 # **What we see.** With FedEntropy half of the control variates are older than 15 to 29 rounds, where SCAFFOLD's own have
-# 6, and one in ten is older than 79 to 111; in each case the seeds agree. With the judgment but uniform draws they are a
+# 6, and one in ten is older than 77 to 111; in each case the seeds agree. With the judgment but uniform draws they are a
 # third to a half older than SCAFFOLD's own (median 8 rounds against 6, one in ten older than 31 against 21), and
 # SCAFFOLD then ends at 55.74 in case 3 with seed 0, above SCAFFOLD alone (54.00) and far above SCAFFOLD with pools
 # (33.91). So in this run it is the pools that harm SCAFFOLD, not the judgment, and old control variates are the likely
