@@ -101,12 +101,11 @@ def convergence(
     for row, dataset in zip(grid, datasets, strict=True):
         for axes, case in zip(row, cases, strict=True):
             _curves(axes, records, dataset, case, methods, window, column)
-            axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
+            axes.set_title(_panel_title(records, dataset, case, methods))
         row[0].set_ylabel(AXES[column][0])
     for axes in grid[-1]:
         axes.set_xlabel("round")
-    seeds = {len(records.of(dataset, case, method)) for dataset in shown for case in cases for method in drawn} - {0}
-    note = f"{window}-round moving average, {_seeds_in_words(seeds)}"
+    note = f"{window}-round moving average, mean over seeds, band: one standard deviation"
     if shown and left_out:
         note += f"; no runs of {', '.join(left_out)}"
     if any(r.diverged for d in shown for case in cases for method in drawn for r in records.of(d, case, method)):
@@ -123,12 +122,11 @@ def _with_runs(
     return [d for d in datasets if d in {d for d, _ in found}], [m for m in methods if m in {m for _, m in found}]
 
 
-def _seeds_in_words(counts: set[int]) -> str:
-    if max(counts, default=1) == 1:
-        return "one seed"
-    if len(counts) == 1:
-        return f"mean of {max(counts)} seeds, band: one standard deviation"
-    return f"mean of {min(counts)} to {max(counts)} seeds, band where there are several: one standard deviation"
+def _panel_title(records: Records, dataset: str, case: int, methods: Sequence[str]) -> str:
+    """What is shown, and of how many seeds; all methods of a panel have the same."""
+    seeds = max(len(records.of(dataset, case, method)) for method in methods)
+    counted = f" ({seeds} {'seed' if seeds == 1 else 'seeds'})" if seeds else ""
+    return f"{DATASET_NAMES[dataset]}, case {case}{counted}"
 
 
 def _curves(

@@ -64,6 +64,7 @@ def test_a_panel_compares_the_same_seeds(tmp_path):
     methods = ["fedavg", "fedavg+entropy", "moon"]
     figure = plots.convergence(Records.load("custom", tmp_path), ["cifar10"], methods, cases=[1])
     assert [curve.get_ydata()[-1] for curve in figure.axes[0].lines] == pytest.approx([20, 30])
+    assert figure.axes[0].get_title() == "CIFAR-10, case 1 (1 seed)"
     plt.close(figure)
 
 
