@@ -30,7 +30,7 @@ class Cause:
 
 FEDAVG = tuple(("fedavg", case) for case in MIDDLE_CASES)
 CAUSES = (
-    Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1), ("scaffold", 2))),
+    Cause("no momentum", {"momentum": 0.0}, (*FEDAVG, ("scaffold", 1), ("scaffold", 2), ("scaffold", 3))),
     # Case 1 is where our numbers are the paper's: a cause of the other cases' level should change little there.
     Cause("no mirroring", {"augment": "none"}, (("fedavg", 1), *FEDAVG, ("scaffold", 2))),
     Cause("neither momentum nor mirroring", {"momentum": 0.0, "augment": "none"}, FEDAVG),

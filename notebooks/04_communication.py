@@ -16,8 +16,8 @@
 # # Communication (Tables 2 and 6)
 #
 # Claimed: FedEntropy needs the fewest rounds to a target accuracy, and the least upload. The paper gives rounds. A run
-# that never reaches the target is counted as such: "250 (2 of 3)" is the mean over the two seeds that did. Shown are the
-# seeds that all methods of a row have.
+# that never reaches the target is counted as such: "250 (2 of 3)" is the mean over the two seeds that did. Shown are
+# the seeds that all methods of a row have.
 
 # %%
 from fedentropy_core import plots, report
@@ -48,9 +48,9 @@ shown
 # %% [markdown]
 # **What we see.** CIFAR-10, three seeds: on average FedEntropy needs fewer rounds than FedAvg, FedProx and Moon in all
 # three cases, as the paper claims, 36, 16 and 14 % fewer than FedAvg (the paper: 43, 39 and 38 %). In case 1 it is the
-# first of all methods with every seed; in case 2 one seed needs 9 % more than FedAvg, and in case 3 Moon is three rounds
-# faster with one. SCAFFOLD never gets to 30 % in case 1, nor to 50 % with one seed of case 3; Moon gets to 30 % with one
-# seed of three.
+# first of all methods with every seed; in case 2 one seed needs 9 % more than FedAvg, and in case 3 Moon is three
+# rounds faster with one. SCAFFOLD never gets to 30 % in case 1, nor to 50 % with one seed of case 3; Moon gets to 30 %
+# with one seed of three.
 #
 # CIFAR-100, one seed: FedEntropy needs fewer rounds than FedAvg, FedProx and Moon in cases 1 and 3, and more in case 2,
 # where the paper has fewer. SCAFFOLD does not reach the target in cases 1 and 3.
@@ -80,8 +80,9 @@ plots.save(figure, "accuracy_by_upload", figures)
 # %% [markdown]
 # **What we see, seed 0.** On CIFAR-10 FedEntropy is ahead of every other method for the same upload, from about 50 MB
 # up to the 2 GB of its 1,000 rounds, but for a dip at 1.9 GB in case 3. SCAFFOLD passes FedEntropy's end in case 2 with
-# half as much upload again (3.0 GB). On CIFAR-100 FedEntropy is ahead in case 1 and, but for a moment, in case 3; in case
-# 2 the others are behind it on average, but ahead for moments, and SCAFFOLD passes its end with 2.2 GB.
+# half as much upload again (3.0 GB). On CIFAR-100 FedEntropy is ahead in case 1 and, but for a moment, in case 3; in
+# case 2 FedAvg, FedProx and Moon are behind it on average, but ahead for moments; they pass its end with 2.1 GB,
+# SCAFFOLD with 2.2 GB.
 
 # %%
 print(report.missing_runs(rounds))

@@ -54,17 +54,18 @@ plots.save(figure, "figure3b_ablation", figures)
 
 # %% [markdown]
 # **What we see, three seeds.** Each part alone is ahead of FedAvg with every seed: the judgment by 4.6 points (last
-# hundred rounds 3.9), the pools by 2.5 (1.0), both together by 5.1 (5.0). So the judgment does most of it, from round 50
-# on. The pools add 0.0 to 1.0 points to it (last hundred 0.3 to 2.3), in bursts of fifteen to seventy rounds that no
-# variant without pools has.
+# hundred rounds 3.9), the pools by 2.5 (1.0), both together by 5.1 (5.0). So the judgment does most of it, from round
+# 50 on. The pools add 0.0 to 1.0 points to it (last hundred 0.2 to 2.3), in bursts of twenty to a hundred rounds that
+# no variant without pools has.
 #
-# The authors' values, which are not in the paper, end no worse than the pools (0.0 to 2.2 points ahead by the last ten
-# rounds, −1.4 to 0.2 by the last hundred), but are behind over the whole run with every seed.
+# The authors' values, which are not in the paper, end no worse than FedEntropy by the last ten rounds (0.0 to 2.2
+# points ahead), but by the last hundred are behind with two seeds (−1.4 to 0.2), and over the whole run with every
+# seed.
 
 # %% [markdown]
 # ## What the pools do (ours)
-# The entropy of the mean soft label of the ten chosen devices, before the judgment, at most ln 10 = 2.30. The same moving
-# averages.
+# The entropy of the mean soft label of the ten chosen devices, before the judgment, at most ln 10 = 2.30. The same
+# moving averages.
 
 # %%
 figure = plots.convergence(records, datasets[:1], methods, cases=[1], column="entropy_before")
@@ -73,8 +74,8 @@ plots.save(figure, "ablation_entropy", figures)
 # %% [markdown]
 # **What we see, three seeds.** Pools only draws groups as even as FedEntropy does, round for round: in case 1 a soft
 # label tells little but the device's one label. Mostly these groups are hardly more even than uniform draws. The bursts
-# of accuracy are the stretches in which they are much more even, 2.02 to 2.25 at their peaks, where uniform draws have at
-# most 1.93. A likely reason: an even group is kept whole, so its devices stay in the positive pool and are drawn
+# of accuracy are the stretches in which they are much more even, 2.02 to 2.25 at their peaks, where uniform draws have
+# at most 1.93. A likely reason: an even group is kept whole, so its devices stay in the positive pool and are drawn
 # together, until draws from the negative pool break it up.
 
 # %%
