@@ -73,5 +73,5 @@ shown
 # and seed 0 of CIFAR-100. With uniform draws nine rounds of ten are without it and see little of the label; FedEntropy
 # keeps it in 1 and 4 % of rounds (large devices: notebook 08). On these two SCAFFOLD is behind all other methods of
 # Table 1, and on that of CIFAR-10 every method is less accurate than with other seeds (notebook 03). That was noticed
-# on the first four draws that were trained; on the fifth, seed 1 of CIFAR-100, SCAFFOLD ends at 35.17, on seed 0 at
-# 24.72.
+# on the first four draws that were trained; on the fifth, seed 1 of CIFAR-100, SCAFFOLD ends at 35.17, 3.7 points ahead
+# of FedEntropy and 4.6 ahead of FedAvg.

@@ -79,7 +79,8 @@ report.by_seed(each)
 # CIFAR-100, one seed: by the last ten rounds FedEntropy is ahead of FedAvg in cases 1 and 3 and 0.2 points behind in
 # case 2, by the last hundred ahead in all three; the paper has more in cases 1 and 2 (3.1 and 1.6) and less in case 3
 # (0.5). SCAFFOLD is at chance in case 1 again, the most accurate in case 2, and far behind in case 3, where the paper
-# has it ahead of all.
+# has it ahead of all; there with seed 1, of which three methods are trained so far, it is 3.7 points ahead of
+# FedEntropy.
 
 # %% [markdown]
 # ## Figure 2

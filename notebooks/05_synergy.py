@@ -68,9 +68,9 @@ shown
 # like the others. It seems to be the pools that do it: with the judgment and uniform draws it gains in both cases (one
 # seed, notebook 11).
 #
-# On CIFAR-100, one seed, there is less to gain: −0.8 to 1.6 points for FedAvg, FedProx and Moon by the last ten rounds.
-# SCAFFOLD is at chance in case 1 with FedEntropy as without; in case 2 it gains by the last ten rounds and loses by the
-# other measures; in case 3 it ends at chance.
+# On CIFAR-100, one seed (two for FedAvg in case 3), there is less to gain: −0.8 to 1.6 points for FedAvg, FedProx and
+# Moon by the last ten rounds. SCAFFOLD is at chance in case 1 with FedEntropy as without; in case 2 it gains by the
+# last ten rounds and loses by the other measures; in case 3 it ends at chance.
 
 # %% [markdown]
 # ## Figure 3a: CIFAR-10, case 1

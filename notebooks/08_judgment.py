@@ -172,19 +172,19 @@ shown
 # %% [markdown]
 # ## What we see
 #
-# In the paper's own setting, from the records, with three seeds on CIFAR-10 and one on CIFAR-100:
+# In the paper's own setting, from the records, with three seeds on CIFAR-10 and one on CIFAR-100 (two in case 3):
 #
 # - **The judgment gets most of what there is.** On CIFAR-10, of the true entropy that the best group would add to the
 #   chosen devices the judgment, which sees soft labels only, adds 81, 71 and 84 % in cases 1, 2 and 3, with eight of ten
-#   devices kept; on CIFAR-100 97, 92 and 88 %.
+#   devices kept; on CIFAR-100 97, 92 and 89 %.
 # - **The pools add about half to one and a half times as much.** Devices drawn with pools have more entropy before any
 #   judgment than those drawn uniformly: on CIFAR-10 by 0.05, 0.07 and 0.13, to which the judgment adds 0.06, 0.04 and
-#   0.09; on CIFAR-100 by 0.02, 0.04 and 0.05, and the judgment 0.04, 0.04 and 0.06. In accuracy the judgment is worth
+#   0.09; on CIFAR-100 by 0.02, 0.04 and 0.04, and the judgment 0.04, 0.04 and 0.05. In accuracy the judgment is worth
 #   more, at least in case 1 of CIFAR-10 (notebook 06).
 # - **Large devices are seldom kept.** In case 3 of CIFAR-10 a device of the largest quarter is kept in 4.0 % of rounds,
-#   where FedAvg's uniform draws have it in 9.8 %; on CIFAR-100 it is 6.1 against 10.1 %. A large device with few labels
+#   where FedAvg's uniform draws have it in 9.8 %; on CIFAR-100 it is 6.6 against 9.9 %. A large device with few labels
 #   weighs most in the group's distribution, so it is likely to be removed. The model of a round is thus made from 2,903
-#   images where FedAvg's is from 4,964 (3,810 and 5,018), and is the more accurate all the same (notebook 03).
+#   images where FedAvg's is from 4,964 (3,871 and 4,998), and is the more accurate all the same (notebook 03).
 #
 # From the drawn and the fresh rounds (three seeds of ten rounds on a small set):
 #
