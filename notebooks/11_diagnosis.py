@@ -51,10 +51,11 @@ shown(table)
 # paper has 48.90 ± 0.47 and ours 51.45 with this seed. Momentum makes no difference there, batches of 10 learn faster
 # and end level (52.29), and the authors' shards, which give 11 of the 100 devices a single label, change little by the
 # last hundred rounds; that the last ten say 54.30 is probably their noise, about a point of standard deviation
-# (notebook 03). In case 1, where we are at the paper's level with mirroring, leaving it out changes nothing. But in
-# case 3 it takes 2.4 points away, and three seeds with mirroring are on average where the paper is (48.32, the paper
-# 48.31 ± 0.83). So runs without mirroring would fit the paper's FedAvg in cases 1 and 2 and be some two points below it
-# in case 3. One run each.
+# (notebook 03). The authors' values take FedEntropy further above the paper there (56.07, with pools 53.85, the paper
+# 51.39). In case 1, where we are at the paper's level with mirroring, leaving it out changes nothing. But in case 3 it
+# takes 2.4 points away, and three seeds with mirroring are on average where the paper is (48.32, the paper 48.31 ±
+# 0.83). So runs without mirroring would fit the paper's FedAvg in cases 1 and 2 and be some two points below it in case
+# 3. One run each.
 #
 # *Spread.* The paper's standard deviations in case 3 are 0.2 to 1.2 points, ours 3.0 to 6.5, probably since every seed
 # draws its own partition. The authors' code has one fixed seed; if the paper's three runs share a partition, its level
