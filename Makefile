@@ -18,14 +18,15 @@ DEVICE  ?=
 WRITE   ?=
 RAY     ?=
 STACK   ?=
-DIAGNOSIS ?=
+STUDY   ?= paper
 COMMA   := ,
 
 # On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
 ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
 
-# DATASETS, METHODS, CASES and SEEDS choose a part of the study, such as DATASETS="cifar10 cifar100" SEEDS=0.
-PART = $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
+# STUDY is paper, mirrored or diagnosis; DATASETS, METHODS, CASES and SEEDS choose a part of it, such as
+# DATASETS="cifar10 cifar100" SEEDS=0.
+PART = --study $(STUDY) $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
@@ -55,7 +56,7 @@ else
 	$(RUN) -m fedentropy_core reproduce --fresh $(if $(ROUNDS),--fresh-rounds $(ROUNDS)) $(PART) $(ON)
 endif
 
-audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs again and compare; DATASETS METHODS CASES SEEDS choose
+audit: $(READY) ## train the first ROUNDS=3 rounds of N=6 recorded runs of STUDY=paper again and compare; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core audit --records $(N) $(if $(ROUNDS),--audit-rounds $(ROUNDS)) $(PART)
 
 smoke: $(READY) ## everything end to end on the synthetic set, in a temporary folder
@@ -64,11 +65,11 @@ smoke: $(READY) ## everything end to end on the synthetic set, in a temporary fo
 lab: $(READY) ## JupyterLab on the notebooks
 	$(RUN) -m jupyter lab --notebook-dir notebooks
 
-plan: $(READY) ## list the runs that the paper needs and which are recorded; DATASETS METHODS CASES SEEDS choose
+plan: $(READY) ## list the runs of STUDY=paper and which are recorded; DATASETS METHODS CASES SEEDS choose
 	@$(RUN) -m fedentropy_core plan $(PART)
 
-train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose, DIAGNOSIS=1 looks for causes
-	$(RUN) -m fedentropy_core train --time $(TIME) $(if $(DIAGNOSIS),--diagnosis) $(PART) $(ON)
+train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs of STUDY=paper for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
+	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
 bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \

@@ -81,6 +81,8 @@ def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine | 
     name = "/".join(path.with_suffix("").parts[-4:])
     try:
         record = load_record(path)
+        if path.with_suffix(".npz").exists():
+            _ = record.weights  # checks them
         dataset = load_dataset(record.config.dataset)
     except RecordError as error:
         return Finding(name, 0, "digest chain", False, str(error))
@@ -88,6 +90,9 @@ def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine | 
         return Finding(name, 0, "", None, "the data set is not here")
     if dataset.fingerprint != record.about["data_fingerprint"]:
         return Finding(name, 0, "data", False, "the record was made from other data")
+    test_images = np.bincount(dataset.test_labels, minlength=len(dataset.classes)).tolist()
+    if record.about.get("test_images", test_images) != test_images:
+        return Finding(name, 0, "data", False, "the record is of other test images")
     exact = _can_be_exact(record)
     engine_name = record.about["engine"] if exact else "auto"
     if (engine_name, dataset.name) not in engines:
@@ -146,9 +151,9 @@ def _can_be_exact(record: RunRecord) -> bool:
 
 
 def _exact_difference(record: RunRecord, rows: Sequence[Round]) -> str | None:
-    digest = first_digest(record.config, record.about["data_fingerprint"])
+    digest = first_digest(record.about, record.columns)
     for row, recorded in zip(rows, record.rounds["digest"], strict=False):
-        digest = next_digest(digest, row.line())
+        digest = next_digest(digest, row.line(record.columns))
         if digest != recorded:
             return f"round {row.round} comes out otherwise"
     return None

@@ -21,7 +21,7 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import make_engine, native
 from fedentropy_core.engines.base import DeviceWork, Engine, Work, usable_cores
-from fedentropy_core.methods import METHODS
+from fedentropy_core.methods import METHODS, SCAFFOLDS
 from fedentropy_core.model import initial_weights
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.provenance import cpu_model
@@ -131,7 +131,7 @@ def round_work(method: str, setting: Setting) -> Work:
             images=rng.choice(TRAIN_IMAGES, setting.images, replace=False),
             order=np.stack([rng.permutation(setting.images) for _ in range(setting.epochs)]),
             mirror=rng.random((setting.epochs, setting.images)) < 0.5,
-            correction=near(1e-3) if method == "scaffold" else None,
+            correction=near(1e-3) if method in SCAFFOLDS else None,
             previous=weights + near(1e-2) if method == "moon" else None,
         )
         for _ in range(setting.devices)

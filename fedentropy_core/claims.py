@@ -26,7 +26,7 @@ from fedentropy_core.comparisons import (
 from fedentropy_core.heterogeneity import index_table
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import BASELINES, DATASET_NAMES, NAMES, Records, papers_number
-from fedentropy_core.study import PAPER_CASES
+from fedentropy_core.studies import PAPER_CASES
 
 REPRODUCED, NOT_REPRODUCED, OPEN, NOT_TESTED = "reproduced", "not reproduced", "open", "not tested"
 TRUE, FALSE = "true by arithmetic", "false by arithmetic"

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,9 +12,9 @@ from fedentropy_core import bench
 from fedentropy_core.audit import named
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
 from fedentropy_core.datasets import DATASETS, load_dataset, prepare
-from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_paths, diagnosis_runs
 from fedentropy_core.engines import ENGINES, make_engine
 from fedentropy_core.engines.native import BuildError
+from fedentropy_core.interrupts import Stopped, stop
 from fedentropy_core.methods import METHODS
 from fedentropy_core.notebooks import NotebookError
 from fedentropy_core.partition import CASES
@@ -21,11 +22,13 @@ from fedentropy_core.paths import results_root
 from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
 from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.runner import run
-from fedentropy_core.study import EnginePool, Run, choose, estimate, overview, study_runs, train
+from fedentropy_core.studies import STUDIES, find_study
+from fedentropy_core.study import EnginePool, Run, Study, choose, estimate, overview, train
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
-    "seed": "partition, initial weights, selection and batches follow from it",
+    "seed": "initial weights, selection and batches follow from it",
+    "partition_seed": "the partition follows from it; none: from the seed, a partition of its own for each",
     "rounds": "rounds T",
     "devices": "devices N",
     "fraction": "share C of the devices that is chosen each round",
@@ -38,11 +41,12 @@ _SETTINGS = {
     "moon_tau": "Moon's τ",
     "epsilon": "probability of drawing from the positive pool",
     "beta": "Dirichlet's β in case 3",
+    "global_step": "η: the new global model is w_g + η·(mean − w_g)",
 }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs one command; a bad request ends with a message and exit code 1, Ctrl-C with 130."""
+    """Runs one command; a bad request ends with a message and exit code 1, Ctrl-C with 130, SIGTERM with 143."""
     parser = argparse.ArgumentParser(prog="python -m fedentropy_core", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_data(commands)
@@ -55,12 +59,23 @@ def main(arguments: list[str] | None = None) -> None:
     _add_bench(commands)
     options = parser.parse_args(arguments)
     try:
+        _stop_on_signals()
         options.act(options)
     except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
         sys.exit(f"error: {error}")
+    except Stopped as stopped:
+        print(f"\n{stopped}", file=sys.stderr)
+        sys.exit(stopped.exit_code)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+def _stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored, as after nohup."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, stop)
 
 
 def _add_data(commands) -> None:
@@ -87,8 +102,9 @@ def _add_run(commands) -> None:
     )
     parser.add_argument("--pools-only", action="store_true", help="judge, but let every chosen device upload")
     parser.add_argument("--augment", choices=AUGMENTATIONS, help="training images; the profile's if not given")
+    types = {field.name: field.type for field in fields(RunConfig)}
     for name, text in _SETTINGS.items():
-        kind = next(field.type for field in fields(RunConfig) if field.name == name)
+        kind = {int | None: _seed_or_none}.get(types[name], types[name])
         flag = "--" + name.replace("_", "-")
         parser.add_argument(
             flag, type=kind, metavar="X", default=argparse.SUPPRESS, help=text + "; the profile's if not given"
@@ -97,6 +113,7 @@ def _add_run(commands) -> None:
     parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
     parser.add_argument("--threads", type=int, help="devices trained side by side; all cores if not given")
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+    parser.add_argument("--keep-weights", action="store_true", help="keep the final global model beside the record")
     parser.add_argument("--restart", action="store_true", help="ignore a checkpoint and start from round 0")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(act=_run)
@@ -104,27 +121,38 @@ def _add_run(commands) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     names = {field.name for field in fields(RunConfig)}
-    given = {name: value for name, value in vars(options).items() if name in names and value is not None}
+    given = {name: value for name, value in vars(options).items() if name in names}
+    given = {name: value for name, value in given.items() if value is not None or name == "partition_seed"}
     config = profile_config(options.profile, **given)
     if RunFiles(config, options.results).csv.exists() and not options.restart:
         print("finished before:")
         engine = options.engine
     else:
         engine = make_engine(options.engine, load_dataset(config.dataset), options.threads, options.device)
-    record = run(config, engine, not options.restart, not options.quiet, options.results)
+    record = run(
+        config,
+        engine,
+        not options.restart,
+        not options.quiet,
+        options.results,
+        keep_weights=options.keep_weights,
+    )
     print(_summary(record))
     if record.diverged:
         raise ValueError(f"the run diverged in round {record.diverged} of {config.rounds}; lower lr (now {config.lr})")
 
 
 def _add_plan(commands) -> None:
-    parser = commands.add_parser("plan", help="list the runs that the paper's tables and figures need")
+    parser = commands.add_parser("plan", help="list the runs of a study and which are recorded")
+    _add_study(parser)
     _add_choice(parser)
     parser.set_defaults(act=_plan)
 
 
 def _plan(options: argparse.Namespace) -> None:
-    runs = overview(_chosen(study_runs(), options), options.results)
+    study = find_study(options.study)
+    runs = overview(_chosen(study.runs, options), options.results, study)
+    print(f"{study.name}: {study.title}\n")
     marks = runs["state"].map(_MARKS)
     table = runs.assign(marks=marks).pivot_table("marks", ["dataset", "method"], "case", "".join, "", sort=False)
     print(table.to_string())
@@ -139,27 +167,30 @@ def _plan(options: argparse.Namespace) -> None:
 def _add_train(commands) -> None:
     parser = commands.add_parser(
         "train",
-        help="train the paper's runs that are missing",
-        description="Trains the paper's runs that are missing, most valuable first, at low priority. "
+        help="train a study's runs that are missing",
+        description="Trains a study's runs that are missing, most valuable first, at low priority. "
         "Run again, it goes on where it stopped.",
     )
+    _add_study(parser)
     _add_choice(parser)
     parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
-    parser.add_argument(
-        "--diagnosis", action="store_true", help="the runs that look for causes of differences, notebook 11, instead"
-    )
     _add_training(parser)
     parser.set_defaults(act=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     os.nice(10)
-    runs = _chosen(diagnosis_runs() if options.diagnosis else study_runs(), options)
-    folder = diagnosis_folder(options.results) if options.diagnosis else options.results
-    _train_runs(runs, options, folder, options.time)
+    study = find_study(options.study)
+    _train_runs(_chosen(study.runs, options), options, options.results, options.time, study)
 
 
-def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Path | None, seconds: float) -> None:
+def _train_runs(
+    runs: list[RunConfig],
+    options: argparse.Namespace,
+    results: Path | None,
+    seconds: float,
+    study: Study | None = None,
+) -> None:
     """On this machine, or with --ray on a cluster."""
     if not options.ray and (options.cpus, options.gpus) != (1, 0):
         raise ValueError("--cpus and --gpus are a run's share of a cluster: give --ray as well")
@@ -171,27 +202,29 @@ def _train_runs(runs: list[RunConfig], options: argparse.Namespace, results: Pat
         except ModuleNotFoundError:
             raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
         share = Share(options.cpus, options.gpus, options.engine)
-        train_on_cluster(runs, options.ray, share, results, seconds)
+        train_on_cluster(runs, options.ray, share, results, seconds, study=study)
     else:
         engines = EnginePool(options.engine, options.device)
-        train(runs, seconds, engines, results, stack_seeds=options.stack_seeds)
+        train(runs, seconds, engines, results, stack_seeds=options.stack_seeds, study=study)
 
 
 def _add_audit(commands) -> None:
     parser = commands.add_parser("audit", help="train the first rounds of recorded runs again and compare")
     _add_audit_size(parser)
+    _add_study(parser)
     _add_choice(parser)
-    parser.add_argument("--profile", default="paper", choices=PROFILES)
     parser.set_defaults(act=_audit)
 
 
 def _audit(options: argparse.Namespace) -> None:
-    paths = record_paths(options.profile, options.results)
-    paths += diagnosis_paths(options.results) if options.profile == "paper" else []
+    paths = record_paths(options.study, options.results)
     chosen = _chosen([named(path) for path in paths], options) if paths else []
     findings = check([record.path for record in chosen], options.records, options.rounds)
     if not any(finding.ok for finding in findings):
-        raise AuditFailed("nothing was checked: `make data` fetches a data set, `make train` makes records")
+        raise AuditFailed(
+            f"nothing was checked of study {options.study!r}: `make data` fetches a data set, `make train` makes "
+            f"records, STUDY= chooses another of {', '.join(STUDIES)}"
+        )
 
 
 def _add_audit_size(parser: argparse.ArgumentParser) -> None:
@@ -207,6 +240,7 @@ def _add_reproduce(commands) -> None:
         "everything anew into results/fresh first, and goes on where it stopped when run again.",
     )
     _add_audit_size(parser)
+    _add_study(parser)
     _add_choice(parser)
     _add_training(parser)
     parser.add_argument("--fresh", action="store_true", help="train anew instead of using the records")
@@ -218,13 +252,14 @@ def _reproduce(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     _refuse_unused(options, parser)
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
-        runs = [replace(config, **rounds) for config in _chosen(study_runs(), options)]
+        study = find_study(options.study)
+        runs = [replace(config, **rounds) for config in _chosen(study.runs, options)]
         # Runs of different lengths do not belong in one table.
         length = f"{options.fresh_rounds}-rounds" if options.fresh_rounds else ""
         folder = options.results or results_root() / "fresh" / length
-        announce_fresh(runs, folder)
+        announce_fresh(runs, folder, study)
         _train_runs(runs, options, folder, float("inf"))
-        finish_fresh(runs, folder)
+        finish_fresh(runs, folder, study)
     else:
         reproduce(options.records, options.rounds)
 
@@ -262,10 +297,15 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=float, default=0.0, help="of a run on the cluster (default: 0)")
 
 
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    known = ", ".join(STUDIES)
+    parser.add_argument("--study", default="paper", metavar="STUDY", help=f"one of {known} (default: %(default)s)")
+
+
 def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="*", default=(), help="such as cifar10 cifar100; all if not given")
     parser.add_argument("--methods", nargs="*", default=(), help="such as fedavg fedavg+entropy; all if not given")
-    parser.add_argument("--cases", nargs="*", type=int, default=(), help="of 1 2 3; all if not given")
+    parser.add_argument("--cases", nargs="*", type=_case, default=(), help="such as 1 2 3 shards; all if not given")
     parser.add_argument("--seeds", nargs="*", type=int, default=(), help="of 0 1 2; all if not given")
     parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
 
@@ -292,3 +332,7 @@ def _summary(record: RunRecord) -> str:
 
 def _case(text: str) -> int | str:
     return int(text) if text.isdigit() else text
+
+
+def _seed_or_none(text: str) -> int | None:
+    return None if text == "none" else int(text)

@@ -21,7 +21,8 @@ from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.native import BuildError
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.records import OtherEngine, RecordError, RecordLocked, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime, outcome, run, title
+from fedentropy_core.runner import OutOfTime, outcome, title, train_files
+from fedentropy_core.study import Study, files_of
 
 SLICE_SECONDS = 60.0
 GRACE = 3  # slices that one under way at the deadline may take: a worker that hangs must not hold up the end
@@ -41,18 +42,24 @@ class Share:
             raise ValueError(f"a run needs at least one CPU and zero GPUs; got cpus {self.cpus}, gpus {self.gpus}")
 
 
-def train_slice(config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float):
-    """On a worker: goes on from `files` for some seconds; the files after that, by name, and the rounds done."""
+def train_slice(
+    config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float, keep_weights: bool
+):
+    """On a worker: goes on from `files` for some seconds; the files after that, by suffix, and the rounds done."""
     device = "cuda" if share.gpus else "cpu"
     with tempfile.TemporaryDirectory() as folder:
         here = RunFiles(config, folder)
         here.folder.mkdir(parents=True)
-        for name, content in files.items():
-            (here.folder / name).write_bytes(content)
-        engine = make_engine(share.engine, dataset, share.cpus, device)
-        with suppress(OutOfTime):
-            run(config, engine, progress=False, results=folder, deadline=time.monotonic() + seconds, dataset=dataset)
-        made = {path.name: path.read_bytes() for path in here.folder.iterdir() if path != here.lock}
+        for suffix, content in files.items():
+            (here.folder / f"{here.csv.stem}{suffix}").write_bytes(content)
+        engine, deadline = make_engine(share.engine, dataset, share.cpus, device), time.monotonic() + seconds
+        with suppress(OutOfTime), here.locked():
+            train_files(here, dataset, engine, progress=False, deadline=deadline, keep_weights=keep_weights)
+        made = {
+            path.name.removeprefix(here.csv.stem): path.read_bytes()
+            for path in here.folder.iterdir()
+            if path != here.lock
+        }
         return made, _rounds_done(here)
 
 
@@ -64,29 +71,38 @@ def train_on_cluster(
     seconds: float = float("inf"),
     progress: bool = True,
     slice_seconds: float = SLICE_SECONDS,
+    study: Study | None = None,
 ) -> None:
     """Trains what is missing on the cluster at `address` ("auto": the one this machine belongs to)."""
     ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     with ExitStack() as locks:
-        missing = _claim(runs, results, locks)
+        missing = _claim(runs, results, study, locks)
         if _room(share) < 1:
             has = [f"{ray.cluster_resources().get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU")]
             asked = f"{share.cpus} CPUs and {share.gpus:g} GPUs"
             raise ValueError(f"the cluster has {' and '.join(has)}, too few for a run that asks for {asked}")
-        Sweep(missing, share, results, slice_seconds, progress).until(time.monotonic() + seconds)
+        Sweep(missing, share, results, slice_seconds, progress, study).until(time.monotonic() + seconds)
 
 
 class Sweep:
     """The head's view: which slice of which run is where."""
 
-    def __init__(self, missing: Sequence[RunConfig], share: Share, results, slice_seconds: float, progress: bool):
-        self.share, self.results, self.slice_seconds = share, results, slice_seconds
+    def __init__(
+        self,
+        missing: Sequence[RunConfig],
+        share: Share,
+        results: Path | None,
+        slice_seconds: float,
+        progress: bool,
+        study: Study | None,
+    ):
+        self.share, self.results, self.slice_seconds, self.study = share, results, slice_seconds, study
         # Retries are ours: Ray would start from the old checkpoint without telling the display.
         self.task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(train_slice)
         self.datasets: dict[str, ray.ObjectRef] = {}
         self.waiting, self.flying = list(missing), {}
         self.losses: dict[str, int] = {}
-        self.done = {config.key: _rounds_done(RunFiles(config, results)) for config in missing}
+        self.done = {config.key: _rounds_done(files_of(config, results, study)) for config in missing}
         total = sum(config.rounds for config in missing)
         self.bar = tqdm(
             total=total, initial=sum(self.done.values()), unit="round", desc="cluster", disable=not progress
@@ -121,9 +137,11 @@ class Sweep:
         except DatasetMissing as error:
             self._skip(config, error)
             return
-        files = RunFiles(config, self.results)
-        stored = {files.checkpoint.name: files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
-        reference = self.task.remote(config, self.datasets[config.dataset], stored, self.share, self.slice_seconds)
+        files = files_of(config, self.results, self.study)
+        stored = {files.checkpoint.suffix: files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
+        keep = self.study is not None and self.study.keeps_weights(config)
+        dataset = self.datasets[config.dataset]
+        reference = self.task.remote(config, dataset, stored, self.share, self.slice_seconds, keep)
         self.flying[reference] = config
 
     def _land(self, config: RunConfig, reference: ray.ObjectRef) -> None:
@@ -143,7 +161,7 @@ class Sweep:
         except (RecordError, OSError) as error:  # the worker's disk
             self._lost(config, error)
             return
-        files = RunFiles(config, self.results)
+        files = files_of(config, self.results, self.study)
         _store(files, made)
         self.bar.update(rounds - self.done[config.key])
         self.done[config.key] = rounds
@@ -177,11 +195,11 @@ def _room(share: Share) -> int:
     return int(min(by_cpu, by_gpu))
 
 
-def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) -> list[RunConfig]:
+def _claim(runs: Sequence[RunConfig], results: Path | None, study: Study | None, locks: ExitStack) -> list[RunConfig]:
     """The runs without a record that no other process works on, locked."""
     missing = []
     for config in runs:
-        files = RunFiles(config, results)
+        files = files_of(config, results, study)
         if not files.csv.exists():
             try:
                 locks.enter_context(files.locked())
@@ -193,10 +211,10 @@ def _claim(runs: Sequence[RunConfig], results: Path | None, locks: ExitStack) ->
 
 def _store(files: RunFiles, made: dict[str, bytes]) -> None:
     """The CSV last, as in a run on this machine: a CSV in its place means a complete record."""
-    for name in sorted(made, key=lambda name: name == files.csv.name):
-        with atomic_write(files.folder / name) as file:
-            file.write(made[name])
-    if files.csv.name in made:
+    for suffix in sorted(made, key=lambda suffix: suffix == files.csv.suffix):
+        with atomic_write(files.folder / f"{files.csv.stem}{suffix}") as file:
+            file.write(made[suffix])
+    if files.csv.suffix in made:
         files.checkpoint.unlink(missing_ok=True)
 
 

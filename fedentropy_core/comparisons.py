@@ -14,6 +14,7 @@ from enum import Enum
 
 import numpy as np
 
+from fedentropy_core.protocol import SEEDS
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import (
     DATASET_NAMES,
@@ -29,7 +30,6 @@ from fedentropy_core.report import (
 # Two-sided 95 % quantiles of Student's t with n − 1 degrees of freedom, by the number of seeds n.
 # Beyond ten seeds ten's serves, a little too wide.
 T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-PAPERS_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Measured:
         if np.isfinite(self.leads).all():
             ahead, behind = self.mean > self.half_width, -self.mean > self.half_width
         else:
-            enough = self.seeds >= PAPERS_SEEDS
+            enough = self.seeds >= len(SEEDS)
             ahead, behind = enough and (self.leads > 0).all(), enough and (self.leads < 0).all()
         if ahead and not self.better_diverged:
             return Outcome.HOLDS

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, replace
 
 from fedentropy_core.datasets import DATASETS
@@ -10,13 +11,21 @@ from fedentropy_core.methods import METHODS
 from fedentropy_core.partition import CASES
 from fedentropy_core.selection import cohort_size
 
-SELECTIONS = ("uniform", "pools", "value")
-AUGMENTATIONS = ("mirror", "none")
+SELECTIONS = ("uniform", "pools", "value", "pools-authors")
+AUGMENTATIONS = ("none", "mirror")
+MOST = 2**63 - 1  # what the engines' 64 bits hold
+
+# Fields that came after the first records, each with the value that means "as before this field existed". At that value
+# a field is left out of the key, and a configuration without the field has that value: so old records keep their keys.
+NEUTRAL: dict[str, int | float | None] = {"partition_seed": None, "global_step": 1.0}
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Defaults are the paper's setting, and where it is silent (mirroring) the authors' code's.
+    """Defaults are the paper's setting, and where it is silent that of the authors' code of June 2022.
+
+    A `partition_seed` draws one partition for all seeds of a data set and case; None lets every seed draw its own.
+    `global_step` η: the new global model is w_g + η·(mean − w_g).
 
     `entropy` puts FedEntropy on top of `method`. `selection` None means pools with FedEntropy, uniform without;
     "uniform" with FedEntropy is the ablation without pools. `pools_only`: the judgment only moves devices between
@@ -42,7 +51,9 @@ class RunConfig:
     moon_tau: float = 0.5
     epsilon: float = 0.8
     beta: float = 0.1
-    augment: str = "mirror"
+    augment: str = "none"
+    partition_seed: int | None = 0
+    global_step: float = 1.0
 
     def __post_init__(self) -> None:
         settle_selection(self)
@@ -51,6 +62,11 @@ class RunConfig:
     @property
     def chosen_per_round(self) -> int:
         return cohort_size(self.fraction, self.devices)
+
+    @property
+    def partition_draw(self) -> int:
+        """The seed that the partition is drawn from."""
+        return self.seed if self.partition_seed is None else self.partition_seed
 
     @property
     def local_rule(self) -> LocalRule:
@@ -62,6 +78,7 @@ class RunConfig:
             prox_mu=self.prox_mu if self.method == "fedprox" else 0.0,
             moon_mu=self.moon_mu if self.method == "moon" else 0.0,
             moon_tau=self.moon_tau,
+            correction_in_momentum=self.method == "scaffold-authors",
         )
 
     @property
@@ -69,13 +86,14 @@ class RunConfig:
         """The method with its variant, as it stands in file names: fedavg, fedavg+entropy, fedavg+entropy-value …"""
         if not self.entropy:
             return self.method
-        variant = {"pools": "", "uniform": "-no-pools", "value": "-value"}[self.selection]
+        variant = {"pools": "", "uniform": "-no-pools"}.get(self.selection, f"-{self.selection}")
         return f"{self.method}+entropy{variant}{'-pools-only' if self.pools_only else ''}"
 
     @property
     def key(self) -> str:
         """Names the content: two configurations have the same key if and only if they are equal."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        fields = {name: v for name, v in asdict(self).items() if name not in NEUTRAL or v != NEUTRAL[name]}
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -92,8 +110,9 @@ IDENTITY = ("dataset", "case", "method", "entropy", "selection", "pools_only", "
 _SETTINGS = {f.name: f.default for f in RunConfig.__dataclass_fields__.values() if f.name not in IDENTITY}
 
 # Each profile names what differs from the paper's setting.
-PROFILES: dict[str, dict[str, int | float | str]] = {
+PROFILES: dict[str, dict[str, int | float | str | None]] = {
     "paper": {},
+    "mirrored": {"augment": "mirror", "partition_seed": None},
     "quick": {"rounds": 100},
     "smoke": {"rounds": 5, "devices": 20, "fraction": 0.25, "epochs": 1},
 }
@@ -106,6 +125,16 @@ def profile_config(profile: str, **fields) -> RunConfig:
     return RunConfig(**PROFILES[profile] | fields)
 
 
+def stored_config(fields: dict) -> RunConfig:
+    """The configuration of a record, of any generation; a ValueError names what is missing or unknown."""
+    known = RunConfig.__dataclass_fields__.keys()
+    missing, unknown = sorted(known - NEUTRAL.keys() - fields.keys()), sorted(fields.keys() - known)
+    if missing or unknown:
+        problem = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, unknown to this version"
+        raise ValueError(f"its configuration {problem}")
+    return RunConfig(**NEUTRAL | fields)
+
+
 def _validate(config: RunConfig) -> None:
     check_one_of(config, "dataset", DATASETS)
     check_one_of(config, "case", CASES)
@@ -114,7 +143,9 @@ def _validate(config: RunConfig) -> None:
     for name in ("rounds", "devices", "epochs", "batch_size"):
         check_integer(config, name, least=1)
     check_integer(config, "seed", least=0)
-    for name in ("lr", "moon_tau", "beta"):
+    if config.partition_seed is not None:
+        check_integer(config, "partition_seed", least=0)
+    for name in ("lr", "global_step", "moon_tau", "beta"):
         check_number(config, name, lambda value: value > 0, "positive")
     for name in ("prox_mu", "moon_mu"):
         check_number(config, name, lambda value: value >= 0, "zero or positive")
@@ -147,10 +178,13 @@ def check_integer(settings: object, name: str, least: int) -> None:
     value = getattr(settings, name)
     if type(value) is not int or value < least:
         raise ValueError(f"{name} must be a whole number from {least} on; got {value!r}")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, the largest number of 64 bits; got {value}")
 
 
 def check_number(settings: object, name: str, good, what: str) -> None:
     value = getattr(settings, name)
-    if type(value) not in (int, float) or not good(value) or value == float("inf"):
+    # An int may be larger than any float, and then is as good as infinite.
+    if type(value) not in (int, float) or not good(value) or value > sys.float_info.max:
         raise ValueError(f"{name} must be {what}; got {value!r}")
     object.__setattr__(settings, name, float(value))

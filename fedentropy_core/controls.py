@@ -9,13 +9,14 @@ import pandas as pd
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
-from fedentropy_core.diagnosis import diagnosis_folder, diagnosis_runs, load_run
+from fedentropy_core.diagnosis import load_run
 from fedentropy_core.engines import Work, make_engine
 from fedentropy_core.federation import Federation, device_work
-from fedentropy_core.methods import control_change
+from fedentropy_core.methods import SCAFFOLDS, control_change
 from fedentropy_core.records import RunRecord
 from fedentropy_core.report import MEASURES, NAMES
-from fedentropy_core.study import choose, study_runs
+from fedentropy_core.studies import STUDIES
+from fedentropy_core.study import choose
 
 WITHOUT_POOLS = "scaffold+entropy-no-pools"
 
@@ -33,13 +34,13 @@ def control_ages(record: RunRecord) -> np.ndarray:
 
 
 def ages_table(results: Path | str | None = None) -> pd.DataFrame:
-    """SCAFFOLD's runs on CIFAR-10: the age of control variates, over all devices and rounds, and the accuracy."""
-    study = choose(study_runs(), datasets=["cifar10"], methods=["scaffold", "scaffold+entropy"])
-    runs = [(run, results) for run in sorted(study, key=lambda run: (run.case, run.label, run.seed))]
-    runs += [(run, diagnosis_folder(results)) for run in diagnosis_runs() if run.label == WITHOUT_POOLS]
+    """SCAFFOLD's mirrored runs on CIFAR-10: control variates' age over all devices and rounds, and the accuracy."""
+    scaffold = choose(STUDIES["mirrored"].runs, datasets=["cifar10"], methods=["scaffold", "scaffold+entropy"])
+    runs = [(run, "mirrored") for run in sorted(scaffold, key=lambda run: (run.case, run.label, run.seed))]
+    runs += [(run, "diagnosis") for run in STUDIES["diagnosis"].runs if run.label == WITHOUT_POOLS]
     rows = []
-    for config, folder in runs:
-        record = load_run(config, folder)
+    for config, study in runs:
+        record = load_run(config, study, results)
         if record is not None:
             ages = control_ages(record)
             accuracy = round(MEASURES["last ten"](record), 2)
@@ -64,6 +65,7 @@ def control_norms(federation: Federation, devices: Sequence[int], epochs: int, r
     the same but for the order of the images.
     """
     config, weights = replace(federation.config, epochs=epochs), federation.weights
+    divisor = SCAFFOLDS["scaffold"].divisor
     control, controls, norms = np.zeros_like(weights), np.zeros((len(devices), len(weights)), weights.dtype), []
     for renewal in range(1, renewals + 1):
         work = tuple(
@@ -72,7 +74,7 @@ def control_norms(federation: Federation, devices: Sequence[int], epochs: int, r
         )
         cohort = federation.engine.train(Work(weights, config.local_rule, work))
         for own, local, steps in zip(controls, cohort.weights, cohort.steps, strict=True):
-            own += control_change(weights, local, control, steps, config.lr)
+            own += control_change(weights, local, control, divisor(steps, config.lr))
         norms.append(np.linalg.norm(controls.astype(np.float64), axis=1))
     return np.array(norms)
 

@@ -81,6 +81,20 @@ def load_dataset(name: str, root: str | Path | None = None) -> Dataset:
     return make_dataset(spec, arrays, found)
 
 
+def known_fingerprint(name: str) -> str | None:
+    """The fingerprint of the images that this name stands for; None while a set that has no fixed one is not cached."""
+    if check_name(name) == "synthetic":
+        return SYNTHETIC_FINGERPRINT
+    path = cache_path(name)
+    if sources.SPECS[name].fingerprint or not path.exists():
+        return sources.SPECS[name].fingerprint
+    try:
+        with np.load(path, allow_pickle=False) as cache:
+            return str(cache["fingerprint"])
+    except Exception:  # a damaged cache can raise nearly anything; load_dataset says so
+        return None
+
+
 def prepare(
     name: str, source: str | Path | None = None, root: str | Path | None = None, progress: bool = True
 ) -> Dataset:
@@ -209,6 +223,7 @@ def read_cache(path: Path) -> tuple[Arrays, str]:
 
 
 SYNTHETIC_CLASSES = tuple(f"pattern {i}" for i in range(10))
+SYNTHETIC_FINGERPRINT = "a0d68ae2e7957b73cd53c0e504f4c750f789e178c5bae3fa04ccce4399e52372"
 CELLS = 4  # a pattern is a 4×4 grid of colours, blended in between
 CHUNK = 5000  # images drawn at a time; part of what defines the set
 

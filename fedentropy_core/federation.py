@@ -6,9 +6,10 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import Cohort, DeviceWork, Engine, Work
 from fedentropy_core.entropy import judge, keep_all
-from fedentropy_core.methods import RoundOutcome, aggregate, make_method
+from fedentropy_core.methods import RoundOutcome, aggregate, make_method, move
 from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
+from fedentropy_core.provenance import physical_memory
 from fedentropy_core.randomness import generator
 from fedentropy_core.records import Round, weights_hash
 from fedentropy_core.selection import make_selection
@@ -23,7 +24,8 @@ class Federation:
 
     def __init__(self, config: RunConfig, dataset: Dataset, engine: Engine):
         self.config, self.dataset, self.engine = config, dataset, engine
-        self.parts = partition(dataset.train_labels, config.case, config.devices, config.seed, config.beta)
+        self.parts = partition(dataset.train_labels, config.case, config.devices, config.partition_draw, config.beta)
+        _check_memory(config, self.parts)
         self.round = 0
         self.weights = initial_weights(len(dataset.classes), generator(config.seed, "weights"))
         self.selection = make_selection(config.selection, config.devices, config.epsilon)
@@ -35,9 +37,15 @@ class Federation:
 
     def begin_round(self) -> Work:
         """Selects the round's devices; what they are to train."""
+        self._before_draw = self.selection.state()
         config, self.round = self.config, self.round + 1
         self.chosen = self.selection.draw(config.chosen_per_round, generator(config.seed, "selection", self.round))
         return Work(self.weights, config.local_rule, tuple(self._device_work(device) for device in self.chosen))
+
+    def abandon_round(self) -> None:
+        """As if the round had not been begun."""
+        self.selection.restore(self._before_draw)
+        self.round -= 1
 
     def end_round(self, cohort: Cohort) -> Round:
         """Judges and aggregates what the devices trained, and evaluates the new global model."""
@@ -48,14 +56,15 @@ class Federation:
         judgment = (judge if config.entropy else keep_all)(cohort.soft_labels, sizes)
         uploads = tuple(range(len(chosen))) if config.pools_only else judgment.kept
         self.method.update(RoundOutcome(self.weights, chosen, uploads, cohort, config.lr))
-        self.weights = aggregate(cohort.weights[list(uploads)], sizes[list(uploads)])
+        mean = aggregate(cohort.weights[list(uploads)], sizes[list(uploads)])
+        self.weights = move(self.weights, mean, config.global_step)
         kept = tuple(chosen[position] for position in judgment.kept)
         self.selection.settle(kept, tuple(chosen[position] for position in judgment.removed))
 
-        accuracy, loss = self.engine.evaluate(self.weights, self.dataset.test_images, self.dataset.test_labels)
+        right, loss = self.engine.evaluate(self.weights, self.dataset.test_images, self.dataset.test_labels)
         return Round(
             round=self.round,
-            accuracy=accuracy,
+            accuracy=int(right.sum()) / len(self.dataset.test_images),
             loss=loss,
             chosen=chosen,
             kept=kept,
@@ -65,6 +74,7 @@ class Federation:
             bytes_up=self.bytes_up(len(uploads)),
             bytes_down=self.bytes_down(),
             weights=weights_hash(self.weights),
+            correct=tuple(right.tolist()),
         )
 
     def bytes_up(self, uploads: int) -> int:
@@ -98,6 +108,17 @@ class Federation:
 
     def _device_work(self, device: int) -> DeviceWork:
         return device_work(self.config, self.parts[device], self.round, device, **self.method.terms(device))
+
+
+def _check_memory(config: RunConfig, parts: list[np.ndarray]) -> None:
+    """Every visit of a round is drawn before it begins; a ValueError where this machine cannot hold them."""
+    images = sum(sorted((len(part) for part in parts), reverse=True)[: config.chosen_per_round])
+    needed = images * config.epochs * (np.dtype(np.int64).itemsize + 1)
+    if needed > physical_memory():
+        raise ValueError(
+            f"epochs must be less: the order of {config.epochs:,} epochs over the {images:,} images of a round takes "
+            f"{needed / 1e9:,.0f} GB, and this machine has {physical_memory() / 1e9:,.0f}"
+        )
 
 
 def device_work(

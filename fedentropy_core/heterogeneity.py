@@ -9,7 +9,7 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
 from fedentropy_core.partition import partition
 from fedentropy_core.sources import SPECS
-from fedentropy_core.study import PAPER_CASES
+from fedentropy_core.studies import PAPER_CASES
 
 
 def canonical_labels(dataset: str) -> np.ndarray:
@@ -23,7 +23,7 @@ def canonical_labels(dataset: str) -> np.ndarray:
 def label_counts(config: RunConfig) -> np.ndarray:
     """[devices, classes]: how many images of each label every device of a run has."""
     labels = canonical_labels(config.dataset)
-    parts = partition(labels, config.case, config.devices, config.seed, config.beta)
+    parts = partition(labels, config.case, config.devices, config.partition_draw, config.beta)
     return count_labels(labels, parts, int(labels.max()) + 1)
 
 
@@ -56,11 +56,11 @@ def measures(counts: np.ndarray) -> dict[str, float]:
 def counts_by_case(seed: int) -> dict[tuple[str, int], np.ndarray]:
     """The label counts of each data set and case."""
     settings = [(dataset, case) for dataset in SPECS for case in PAPER_CASES]
-    return {place: label_counts(RunConfig(dataset=place[0], case=place[1], seed=seed)) for place in settings}
+    return {place: label_counts(RunConfig(dataset=place[0], case=place[1], partition_seed=seed)) for place in settings}
 
 
 def index_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """The measures in each data set and case, mean over seeds."""
+    """The measures in each data set and case, mean over the partitions of these seeds."""
     rows = [
         {"dataset": dataset, "case": case, **measures(counts)}
         for seed in seeds
@@ -80,11 +80,11 @@ def concentration(counts: np.ndarray) -> dict[str, float]:
 
 
 def seeds_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """Case 3 by data set and seed: images a device, and how few devices hold a label."""
+    """Case 3 by data set and the partition's seed: images a device, and how few devices hold a label."""
     rows = []
     for dataset in SPECS:
         for seed in seeds:
-            counts = label_counts(RunConfig(dataset=dataset, case=3, seed=seed))
+            counts = label_counts(RunConfig(dataset=dataset, case=3, partition_seed=seed))
             images = counts.sum(axis=1)
             sizes = {"fewest images": images.min(), "median": int(np.median(images)), "most images": images.max()}
             rows.append({"dataset": dataset, "seed": seed, **sizes, **concentration(counts)})

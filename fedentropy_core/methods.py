@@ -12,7 +12,7 @@ import numpy as np
 
 from fedentropy_core.engines.base import Cohort
 
-METHODS = ("fedavg", "fedprox", "scaffold", "moon")
+METHODS = ("fedavg", "fedprox", "scaffold", "scaffold-authors", "moon")
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,19 @@ def aggregate(models: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return total.astype(models.dtype)
 
 
+def move(start: np.ndarray, mean: np.ndarray, global_step: float) -> np.ndarray:
+    """w_g + η·(mean − w_g), in double precision; the mean itself for η = 1."""
+    if global_step == 1:
+        return mean
+    before = start.astype(np.float64)
+    return (before + global_step * (mean.astype(np.float64) - before)).astype(mean.dtype)
+
+
 def control_change(
-    global_weights: np.ndarray, local_weights: np.ndarray, control: np.ndarray, steps: int, lr: float
+    global_weights: np.ndarray, local_weights: np.ndarray, control: np.ndarray, divisor: float
 ) -> np.ndarray:
-    """SCAFFOLD's c_k⁺ − c_k = (w_g − w_k)/(K·lr) − c, with K the device's local steps."""
-    return (global_weights - local_weights) * np.float32(1 / (steps * lr)) - control
+    """SCAFFOLD's c_k⁺ − c_k = (w_g − w_k)/divisor − c."""
+    return (global_weights - local_weights) * np.float32(1 / divisor) - control
 
 
 class FedAvg:
@@ -68,7 +76,7 @@ class FedAvg:
 
 
 class Scaffold:
-    """Karimireddy et al. 2020, option II, global step 1.
+    """Karimireddy et al. 2020, option II.
 
     Every local step adds c − c_k to the update after the momentum step. A kept device's control becomes
     c_k⁺ = c_k − c + (w_g − w_k)/(K·lr) with K its local steps; c ← c + (1/N)·Σ (c_k⁺ − c_k). A removed device
@@ -92,9 +100,29 @@ class Scaffold:
         for position in outcome.kept:
             device = outcome.chosen[position]
             local, steps = outcome.cohort.weights[position], outcome.cohort.steps[position]
-            change = control_change(outcome.global_weights, local, before, steps, outcome.lr)
+            change = control_change(outcome.global_weights, local, before, self.divisor(steps, outcome.lr))
             device_controls[device] += change
             control += change / np.float32(len(device_controls))
+
+    @staticmethod
+    def divisor(steps: int, lr: float) -> float:
+        """What w_g − w_k is divided by for c_k⁺."""
+        return steps * lr
+
+
+class ScaffoldAuthors(Scaffold):
+    """SCAFFOLD as the authors of FedEntropy coded its devices in June 2022; the server's half is assumed.
+
+    The correction is inside the momentum (LocalRule.correction_in_momentum), and c_k⁺ = c_k − c + (w_g − w_k)/20
+    whatever K and lr are.
+    """
+
+    @staticmethod
+    def divisor(steps: int, lr: float) -> float:
+        return 20.0
+
+
+SCAFFOLDS = {"scaffold": Scaffold, "scaffold-authors": ScaffoldAuthors}
 
 
 class Moon:
@@ -120,4 +148,4 @@ def make_method(name: str, devices: int, parameters: int) -> Method:
     """The method by its name in RunConfig.method."""
     if name in ("fedavg", "fedprox"):
         return FedAvg()
-    return {"scaffold": Scaffold, "moon": Moon}[name](devices, parameters)
+    return (SCAFFOLDS | {"moon": Moon})[name](devices, parameters)

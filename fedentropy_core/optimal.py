@@ -250,7 +250,8 @@ def _accuracies(
 
     def accuracy(group: Sequence[int]) -> float:
         model = aggregate(cohort.weights[list(group)], sizes[list(group)])
-        return worker.evaluate(model, dataset.test_images, dataset.test_labels)[0]
+        right, _ = worker.evaluate(model, dataset.test_images, dataset.test_labels)
+        return int(right.sum()) / len(dataset.test_images)
 
     groups = candidate_groups(cohort.soft_labels, counts)
     kept = len(groups["judgment, soft labels"])

@@ -27,6 +27,9 @@ COLOURS = {
     "fedavg+entropy-no-pools": "#cc79a7",
     "fedavg+entropy-pools-only": "#332288",
     "fedavg+entropy-value": "#000000",
+    "scaffold-authors": "#c9b458",
+    "scaffold-authors+entropy": "#4d3319",
+    "fedavg+entropy-pools-authors": "#117733",
 }
 STYLES = {
     "fedavg": (0, (4, 1.5)),
@@ -37,6 +40,8 @@ STYLES = {
     "fedavg+entropy-no-pools": (0, (3, 1)),
     "fedavg+entropy-pools-only": (0, (1, 1)),
     "fedavg+entropy-value": (0, (5, 1, 1, 1)),
+    "scaffold-authors": (0, (4, 1, 1, 1, 1, 1)),
+    "fedavg+entropy-pools-authors": (0, (4, 2)),
 }
 
 
@@ -105,7 +110,7 @@ def convergence(
         row[0].set_ylabel(AXES[column][0])
     for axes in grid[-1]:
         axes.set_xlabel("round")
-    note = f"{window}-round moving average, mean over seeds, band: one standard deviation"
+    note = f"{window}-round moving average, mean over seeds, band: one standard deviation; study “{records.study}”"
     if shown and left_out:
         note += f"; no runs of {', '.join(left_out)}"
     if any(r.diverged for d in shown for case in cases for method in drawn for r in records.of(d, case, method)):
@@ -202,7 +207,7 @@ def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Seque
             axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
             axes.set_xlabel("MB uploaded")
         row[0].set_ylabel("test accuracy (%)")
-    _legend_below(figure, drawn, f"{window}-round moving average, one seed")
+    _legend_below(figure, drawn, f"{window}-round moving average, one seed; study “{records.study}”")
     return figure
 
 

@@ -1,5 +1,6 @@
 """On what a record was made: versions, machine, time, commit. Nothing here is compared between runs."""
 
+import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -46,3 +47,8 @@ def cpu_model() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown"
+
+
+def physical_memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -3,6 +3,9 @@
 Each row ends with a digest: sha256 over the previous row's digest and this row, which holds a hash of the global
 weights. An edit anywhere breaks the chain and shows when the record is loaded; a forged chain is caught by
 training again up to that round.
+
+A record's header says of which generation it is: columns that came later stand behind the first ones, and one that a
+record does not have asks nothing of it. Since there is `correct`, the chain starts from the engine as well.
 """
 
 import fcntl
@@ -15,15 +18,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 import pandas as pd
 
-from fedentropy_core.config import RunConfig
+from fedentropy_core.config import RunConfig, stored_config
+from fedentropy_core.datasets import known_fingerprint
 from fedentropy_core.paths import atomic_write, results_root
+from fedentropy_core.protocol import TABLE_ROUNDS, VERDICT_ROUNDS
 
-LAST_ROUNDS = 10
+if TYPE_CHECKING:
+    import torch
 
 
 class RecordError(Exception):
@@ -40,7 +46,11 @@ class OtherEngine(RecordError):
 
 @dataclass(frozen=True)
 class Round:
-    """One row of a record. `kept`: the devices that the judgment kept; `weights`: hash of the global weights."""
+    """One row of a record.
+
+    `kept`: the devices that the judgment kept; `weights`: hash of the global weights; `correct`: right test images by
+    class.
+    """
 
     round: int
     accuracy: float
@@ -53,14 +63,17 @@ class Round:
     bytes_up: int
     bytes_down: int
     weights: str
+    correct: tuple[int, ...]
 
-    def line(self) -> str:
+    def line(self, columns: Sequence[str] | None = None) -> str:
         """The row's text without its digest; floats in full, so that reading gives the same number."""
-        values = (getattr(self, field.name) for field in fields(self))
+        values = (getattr(self, name) for name in columns or ROUND_COLUMNS)
         return ",".join(" ".join(map(str, value)) if isinstance(value, tuple) else str(value) for value in values)
 
 
-COLUMNS = (*(field.name for field in fields(Round)), "digest")
+ROUND_COLUMNS = tuple(field.name for field in fields(Round))
+COLUMNS = (*ROUND_COLUMNS, "digest")
+LATER_COLUMNS = ("correct",)  # each generation of records has some first of these
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,33 @@ class RunRecord:
     path: Path
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of its file, without the digest."""
+        return tuple(self.rounds.columns[:-1])
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The final global model as a flat vector, checked against the last row's hash."""
+        path = self.path.with_suffix(".npz")
+        if not path.exists():
+            raise RecordError(f"{path} is not there: weights are kept by run(..., keep_weights=True) or --keep-weights")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                weights = file["weights"]
+            same = weights_hash(weights) == self.rounds["weights"].iloc[-1]
+        except Exception as error:  # a damaged zip file raises almost anything
+            raise RecordError(f"weights {path} cannot be read: {error}") from None
+        if not same:
+            raise RecordError(f"weights {path} are not those of the record's last round: one of them was changed")
+        return weights
+
+    def model(self) -> "torch.nn.Module":
+        """The final global model."""
+        from fedentropy_core.model import build  # records are read without PyTorch
+
+        return build(self.weights, len(self.about["test_images"]))
+
+    @property
     def diverged(self) -> int | None:
         """The round in which a local model, or its output, was no longer finite; None if all rounds were played."""
         return self.about.get("diverged")
@@ -83,12 +123,12 @@ class RunRecord:
     @property
     def final_accuracy(self) -> float:
         """Mean test accuracy of the last ten rounds: the paper's accuracy of a run."""
-        return float(self.rounds["accuracy"].tail(LAST_ROUNDS).mean())
+        return float(self.rounds["accuracy"].tail(TABLE_ROUNDS).mean())
 
     @property
     def last_hundred_accuracy(self) -> float:
         """Mean test accuracy of the last hundred rounds, a less noisy measure than the paper's."""
-        return float(self.rounds["accuracy"].tail(100).mean())
+        return float(self.rounds["accuracy"].tail(VERDICT_ROUNDS).mean())
 
     @property
     def best_accuracy(self) -> float:
@@ -106,13 +146,15 @@ def weights_hash(weights: np.ndarray) -> str:
     return hashlib.sha256(weights.astype("<f4").tobytes()).hexdigest()[:16]
 
 
-def first_digest(config: RunConfig, fingerprint: str) -> str:
-    """What the chain starts from: the configuration and the data."""
-    return hashlib.sha256(f"{config.key} {fingerprint}".encode()).hexdigest()[:16]
+def first_digest(about: dict, columns: Sequence[str] = COLUMNS) -> str:
+    """What the chain of a record with these columns starts from: configuration, data and, since there is `correct`,
+    engine."""
+    names = ("key", "data_fingerprint", "engine") if "correct" in columns else ("key", "data_fingerprint")
+    return _short_hash(" ".join(str(about.get(name)) for name in names))
 
 
 def next_digest(previous: str, line: str) -> str:
-    return hashlib.sha256(f"{previous} {line}".encode()).hexdigest()[:16]
+    return _short_hash(f"{previous} {line}")
 
 
 def check_chain(lines: Sequence[str], first: str) -> str:
@@ -127,15 +169,30 @@ def check_chain(lines: Sequence[str], first: str) -> str:
 
 
 class RunFiles:
-    """The files of one run: record (.csv and .json), checkpoint (.ckpt) and lock (.lock)."""
+    """The files of one run: record (.csv and .json), weights (.npz), checkpoint (.ckpt) and lock (.lock).
 
-    def __init__(self, config: RunConfig, results: Path | str | None = None):
+    They are in the folder of a study, by default of the profile that the configuration belongs to. Only that fixes all
+    settings, so elsewhere the name must tell the runs of a seed apart. A run on other images than the data set's name
+    stands for, those of `fingerprint`, belongs to no study, and its name tells the images as well.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        results: Path | str | None = None,
+        study: str | None = None,
+        fingerprint: str | None = None,
+    ):
         root = Path(results) if results is not None else results_root()
-        # Only a profile fixes all settings, so elsewhere the name must tell the runs of one seed apart.
-        name = f"seed{config.seed}" if config.profile != "custom" else f"seed{config.seed}-{config.key}"
-        self.config = config
-        self.folder = root / config.profile / "runs" / config.dataset / _case_name(config.case) / config.label
+        known = known_fingerprint(config.dataset)
+        self.config, self.fingerprint = config, fingerprint or known
+        study, identity = study or config.profile, config.key
+        if self.fingerprint != known:
+            study, identity = "custom", _short_hash(f"{config.key} {fingerprint}")
+        name = f"seed{config.seed}" if study == config.profile != "custom" else f"seed{config.seed}-{identity}"
+        self.folder = root / study / "runs" / config.dataset / _case_name(config.case) / config.label
         self.csv, self.json = self.folder / f"{name}.csv", self.folder / f"{name}.json"
+        self.weights = self.folder / f"{name}.npz"
         self.checkpoint, self.lock = self.folder / f"{name}.ckpt", self.folder / f"{name}.lock"
 
     @contextmanager
@@ -155,9 +212,13 @@ class RunFiles:
             finally:
                 self.lock.unlink(missing_ok=True)
 
-    def write_record(self, lines: list[str], about: dict) -> None:
-        """The JSON first: a CSV in its place means that the record is complete."""
+    def write_record(self, lines: list[str], about: dict, weights: np.ndarray | None = None) -> None:
+        """The CSV last: in its place it means that the record is complete."""
         text = "\n".join([",".join(COLUMNS), *lines]) + "\n"
+        if weights is not None:
+            buffer = io.BytesIO()
+            np.savez(buffer, weights=weights)
+            self._write(self.weights, buffer.getbuffer())
         self._write(self.json, (json.dumps(about, indent=2, sort_keys=True) + "\n").encode())
         self._write(self.csv, text.encode())
         self.checkpoint.unlink(missing_ok=True)
@@ -203,7 +264,7 @@ def load_record(csv: Path | str) -> RunRecord:
     csv = Path(csv)
     try:
         about = json.loads(csv.with_suffix(".json").read_text())
-        config = RunConfig(**about["config"])
+        config = stored_config(about["config"])
         lines = csv.read_text().splitlines()
     except FileNotFoundError as error:
         raise RecordError(f"record {csv}: {error.filename} is missing") from None
@@ -211,42 +272,73 @@ def load_record(csv: Path | str) -> RunRecord:
         raise RecordError(f"record {csv.with_suffix('.json')} cannot be read: {error}") from None
     _check_record(csv, lines, config, about)
     rounds = pd.read_csv(io.StringIO("\n".join(lines)), dtype=_COLUMN_TYPES, float_precision="round_trip")
-    for column in ("chosen", "kept"):
-        rounds[column] = [tuple(map(int, text.split())) for text in rounds[column]]
+    for column in ("chosen", "kept", "correct"):
+        if column in rounds:
+            rounds[column] = [tuple(map(int, text.split())) for text in rounds[column]]
+    _check_correct(csv, rounds, about)
     return RunRecord(config, rounds, about, csv)
 
 
-def load_records(profile: str = "paper", results: Path | str | None = None) -> list[RunRecord]:
-    """Every finished run of a profile, in the order of their paths."""
-    return [load_record(path) for path in record_paths(profile, results)]
+def load_records(study: str = "paper", results: Path | str | None = None) -> list[RunRecord]:
+    """Every finished run of a study, in the order of their paths."""
+    return [load_record(path) for path in record_paths(study, results)]
 
 
-def record_paths(profile: str = "paper", results: Path | str | None = None) -> list[Path]:
-    """The CSV files of a profile's finished runs."""
+def record_paths(study: str = "paper", results: Path | str | None = None) -> list[Path]:
+    """The CSV files of a study's finished runs."""
     root = Path(results) if results is not None else results_root()
-    return sorted((root / profile / "runs").rglob("*.csv"))
+    return sorted((root / study / "runs").rglob("*.csv"))
 
 
-def about_run(config: RunConfig, fingerprint: str, engine: str) -> dict:
-    """The part of a record's JSON that says what was computed; the same on every machine."""
-    return {"config": asdict(config), "key": config.key, "data_fingerprint": fingerprint, "engine": engine}
+def about_run(config: RunConfig, fingerprint: str, engine: str, test_images: Sequence[int]) -> dict:
+    """The part of a record's JSON that says what was computed; the same on every machine.
+
+    `test_images`: how many of each class there are.
+    """
+    about = {"config": asdict(config), "key": config.key, "data_fingerprint": fingerprint, "engine": engine}
+    return about | {"test_images": list(test_images)}
 
 
-_COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "digest": str}
+_COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "correct": str, "digest": str}
 
 
 def _check_record(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
+    columns = tuple(lines[0].split(",")) if lines else ()
+    if columns not in _GENERATIONS:
+        raise RecordError(f"record {csv}: its first line does not have the columns of a record")
     ends_before = about.get("diverged", config.rounds + 1)
-    if lines[:1] != [",".join(COLUMNS)] or len(lines) != ends_before or len(lines) > config.rounds + 1:
+    if len(lines) != ends_before or len(lines) > config.rounds + 1:
         raise RecordError(f"record {csv}: not the {config.rounds} rounds of its configuration, nor a divergence's")
     if about.get("key") != config.key:
         raise RecordError(f"record {csv}: its JSON's key is not the key of its configuration")
     try:
-        digest = check_chain(lines[1:], first_digest(config, about.get("data_fingerprint", "")))
+        digest = check_chain(lines[1:], first_digest(about, columns))
     except ValueError as error:
         raise RecordError(f"record {csv}: {error}; the file was changed") from None
     if digest != about.get("final_digest"):
         raise RecordError(f"record {csv}: its last digest is not the one in its JSON; one of them was changed")
+
+
+_GENERATIONS = [
+    (*ROUND_COLUMNS[: len(ROUND_COLUMNS) - left_out], "digest") for left_out in range(len(LATER_COLUMNS) + 1)
+]
+
+
+def _check_correct(csv: Path, rounds: pd.DataFrame, about: dict) -> None:
+    """Right test images by class must add up to the accuracy."""
+    if "correct" not in rounds:
+        return
+    there = about.get("test_images")
+    if not (isinstance(there, list) and there and all(type(count) is int and count >= 0 for count in there)):
+        raise RecordError(f"record {csv}: its JSON does not say how many test images of each class there are")
+    if (rounds["correct"].map(len) != len(there)).any():
+        raise RecordError(f"record {csv}: its right test images are not of {len(there)} classes, as its JSON says")
+    correct = np.array(rounds["correct"].to_list(), dtype=np.int64).reshape(-1, len(there))
+    possible = ((correct >= 0) & (correct <= there)).all(axis=1)
+    adds_up = correct.sum(axis=1) / sum(there) == rounds["accuracy"]
+    if not (possible & adds_up).all():
+        first = rounds["round"][~(possible & adds_up)].iloc[0]
+        raise RecordError(f"record {csv}: the right test images of round {first} do not add up to its accuracy")
 
 
 def _lock(file: TextIO, path: Path) -> bool:
@@ -256,6 +348,10 @@ def _lock(file: TextIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _case_name(case: int | str) -> str:

@@ -15,6 +15,7 @@ import pandas as pd
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RunRecord, load_records
 from fedentropy_core.sources import SPECS
+from fedentropy_core.studies import SHOWN, STUDIES
 
 NAMES = {
     "fedavg": "FedAvg",
@@ -25,9 +26,12 @@ NAMES = {
     "fedprox+entropy": "FedProx + FedEntropy",
     "scaffold+entropy": "SCAFFOLD + FedEntropy",
     "moon+entropy": "Moon + FedEntropy",
+    "scaffold-authors": "SCAFFOLD (authors' form)",
+    "scaffold-authors+entropy": "SCAFFOLD (authors' form) + FedEntropy",
     "fedavg+entropy-no-pools": "FedEntropy without pools",
     "fedavg+entropy-pools-only": "pools only",
     "fedavg+entropy-value": "FedEntropy, authors' values",
+    "fedavg+entropy-pools-authors": "FedEntropy, authors' pools",
 }
 DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 CHANCE = {name: 1 / len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": 0.1}
@@ -58,14 +62,16 @@ ROUNDS_TABLES = {"cifar10": "table2", "cifar100": "table6"}
 
 @dataclass(frozen=True)
 class Records:
-    """The finished runs of a profile, by what they are."""
+    """The finished runs of a study, by what they are."""
 
     runs: dict[tuple[str, int | str, str, int], RunRecord]
+    study: str
 
     @classmethod
-    def load(cls, profile: str = "paper", results: Path | str | None = None) -> "Records":
-        runs = {}
-        for record in load_records(profile, results):
+    def load(cls, study: str | None = None, results: Path | str | None = None) -> "Records":
+        """A study's runs; without a name those of the study that is shown."""
+        study, runs = study or SHOWN, {}
+        for record in load_records(study, results):
             if record.rounds.empty:  # diverged at once: there is nothing to report
                 continue
             config = record.config
@@ -74,7 +80,14 @@ class Records:
                 paths = f"{runs[key].path} and {record.path}"
                 raise ValueError(f"{paths} differ in settings that the tables do not show: move one of them away")
             runs[key] = record
-        return cls(runs)
+        return cls(runs, study)
+
+    @property
+    def caption(self) -> str:
+        """Of which study the runs are, what it is, and how many of its runs there are."""
+        known = STUDIES.get(self.study)
+        title, of = (f", {known.title}", f" of {len(known.runs)}") if known else ("", "")
+        return f"Study “{self.study}”{title}: {len(self.runs)}{of} runs"
 
     def of(self, dataset: str, case: int | str, method: str) -> list[RunRecord]:
         """The runs of all seeds, by seed."""
@@ -93,7 +106,7 @@ class Records:
         for *data, method, seed in runs:
             seeds.setdefault(tuple(data), {}).setdefault(method, set()).add(seed)
         shared = {data: set.intersection(*of_methods.values()) for data, of_methods in seeds.items()}
-        return Records({key: run for key, run in runs.items() if key[3] in shared[key[:2]]})
+        return Records({key: run for key, run in runs.items() if key[3] in shared[key[:2]]}, self.study)
 
 
 @cache
@@ -295,23 +308,27 @@ def _diverged_text(cell: pd.Series) -> str:
     return f", {cell['diverged']} diverged" if cell["diverged"] else ""
 
 
-def missing_runs(long: pd.DataFrame, seeds: int = 3) -> str:
-    """Which runs a table still lacks, and the command that makes them; empty if none."""
-    short = long[long["recorded"] < seeds].drop_duplicates(["dataset", "case", "method"])
-    if short.empty:
+def missing_runs(records: Records, long: pd.DataFrame) -> str:
+    """Which runs of the study a table still lacks, and the command that makes them; empty if none."""
+    shown = set(zip(long["dataset"], long["case"], long["method"], strict=True))
+    study = STUDIES.get(records.study)
+    runs = [run for run in (study.runs if study else ()) if (run.dataset, run.case, run.label) in shown]
+    missing = [run for run in runs if (run.dataset, run.case, run.label, run.seed) not in records.runs]
+    if not missing:
         return ""
-    count = int((seeds - short["recorded"]).sum())
-    lines = [
-        f'make train DATASETS={dataset} CASES="{" ".join(map(str, sorted(set(cells["case"]))))}" '
-        f'METHODS="{" ".join(dict.fromkeys(cells["method"]))}"'
-        for dataset, cells in short.groupby("dataset", sort=False)
-    ]
-    return f"{count} runs are missing; these commands make them:\n" + "\n".join(lines)
+    lines = []
+    for dataset in dict.fromkeys(run.dataset for run in missing):
+        cases, labels = ({getattr(run, f): 0 for run in missing if run.dataset == dataset} for f in ("case", "label"))
+        lines.append(
+            f'make train STUDY={records.study} DATASETS={dataset} CASES="{" ".join(map(str, cases))}" '
+            f'METHODS="{" ".join(labels)}"'
+        )
+    return f"{len(missing)} runs are missing; these commands make them:\n" + "\n".join(lines)
 
 
 def write_table(name: str, long: pd.DataFrame, shown: pd.DataFrame, folder: Path | str | None = None) -> None:
     """The numbers as CSV, the table as Markdown."""
-    folder = Path(folder) if folder is not None else results_root() / "paper" / "tables"
+    folder = Path(folder) if folder is not None else results_root() / SHOWN / "tables"
     for path, text in (
         (folder / f"{name}.csv", long.to_csv(index=False, float_format="%.6g", lineterminator="\n")),
         (folder / f"{name}.md", markdown(shown)),

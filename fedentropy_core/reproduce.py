@@ -7,23 +7,13 @@ from pathlib import Path
 from fedentropy_core import audit
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.datasets import DataError, prepare
-from fedentropy_core.diagnosis import diagnosis_paths
 from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RecordError, record_paths
 from fedentropy_core.report import Records, accuracy_table, gains_shown, gains_table, markdown, side_by_side
 from fedentropy_core.sources import SPECS
-from fedentropy_core.study import (
-    ABLATION,
-    SYNERGY,
-    TABLE_1,
-    EnginePool,
-    estimate,
-    label_fields,
-    overview,
-    study_runs,
-    train,
-)
+from fedentropy_core.studies import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
+from fedentropy_core.study import EnginePool, Study, estimate, overview, train
 
 README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
 FOREVER = float("inf")
@@ -34,7 +24,7 @@ class AuditFailed(Exception):
 
 
 def reproduce(records: int, rounds: int) -> None:
-    """Regenerates every table and figure from the records in results/paper."""
+    """Regenerates every table and figure from the records."""
     if results_root().resolve() != (project_root() / "results").resolve():
         raise ValueError(
             f"FEDENTROPY_RESULTS is {results_root()}, but the README and the figures are those of the project's own "
@@ -49,31 +39,31 @@ def reproduce(records: int, rounds: int) -> None:
     if _recorded() != paths:
         raise RecordError("a record came in meanwhile, so that notebooks may be of different records: run this again")
     print(
-        f"\nreused:  {len(paths)} recorded runs in results/paper\n"
+        f"\nreused:  {len(paths)} recorded runs\n"
         f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
-        f"made:    {len(notebooks)} notebooks, results/paper/tables, figures, the README's tables"
+        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, the README's tables"
     )
 
 
 def _recorded() -> list[Path]:
-    return record_paths() + diagnosis_paths()
+    return [path for study in STUDIES for path in record_paths(study)]
 
 
-def announce_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
+def announce_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Before training anew: the data, how much is to be trained, and how long the shipped records say that takes."""
     _fetch()
     todo = overview(runs, folder)
     rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
-    time = estimate(rounds, overview(study_runs())["pace"])
+    time = estimate(rounds, overview(study.runs, study=study)["pace"])
     print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {time}")
 
 
-def finish_fresh(runs: Sequence[RunConfig], folder: Path) -> None:
+def finish_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """After training anew: the same notebooks from these records, and how they compare with what is shipped."""
     _execute_on(folder, runs[0].profile)
     print(f"\nmade: notebooks, tables and figures in {folder}\n")
-    _compare(runs, folder)
+    _compare(runs, folder, study)
 
 
 def smoke() -> None:
@@ -109,12 +99,16 @@ def _checked(findings: Sequence[audit.Finding]) -> str:
 
 
 def readme_tables() -> str:
-    """Table 1, paper and ours, mean of the last ten rounds; and what FedEntropy adds, where anything is trained."""
+    """Table 1, paper and ours, mean of the last ten rounds; and what FedEntropy adds, where anything is trained.
+
+    Of the study that is shown; a table says which one that is.
+    """
     records = Records.load()
     long, gains = accuracy_table(records, "table1", list(SPECS), TABLE_1), gains_table(records, list(SPECS))
     trained = gains["dataset"].isin(gains.loc[gains["seeds"] > 0, "dataset"])
     return (
-        markdown(side_by_side(long[long["measure"] == "last ten"]))
+        f"{records.caption}.\n\n"
+        + markdown(side_by_side(long[long["measure"] == "last ten"]))
         + "\nWhat FedEntropy adds to each method, in points, paired by seed:\n\n"
         + markdown(gains_shown(gains[trained & (gains["measure"] != "best round")]))
     )
@@ -130,10 +124,10 @@ def write_readme_tables(path: Path) -> None:
         file.write(f"{before}{start}\n{readme_tables()}{end}{after}".encode())
 
 
-def _execute_on(folder: Path, profile: str, **parameters: object) -> None:
+def _execute_on(folder: Path, study: str, **parameters: object) -> None:
     """The same notebooks on other records, everything they make in `folder`."""
     places = {"results": str(folder), "tables": str(folder / "tables"), "figures": str(folder / "figures")}
-    execute(notebook_paths(), folder / "notebooks", {**places, "profile": profile, **parameters})
+    execute(notebook_paths(), folder / "notebooks", {**places, "study": study, **parameters})
 
 
 def _fetch() -> list[str]:
@@ -148,9 +142,9 @@ def _fetch() -> list[str]:
     return ready
 
 
-def _compare(runs: Sequence[RunConfig], folder: Path) -> None:
+def _compare(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Prints fresh and shipped accuracy of each run that both have; AuditFailed where bits had to be the same."""
-    shipped, fresh = Records.load().runs, Records.load(runs[0].profile, folder).runs
+    shipped, fresh = Records.load(study.name).runs, Records.load(runs[0].profile, folder).runs
     both = sorted(shipped.keys() & fresh.keys(), key=str)
     print(f"{len(fresh)} of {len(runs)} runs trained anew, {len(both)} of them shipped as well")
     wrong = 0

@@ -1,4 +1,4 @@
-"""Who is picked each round: uniformly, from the two pools of Algorithm 2, or by the authors' values.
+"""Who is picked each round: uniformly, from the two pools of Algorithm 2, or as either version of the authors' code.
 
 A rule draws m devices, then settles: it is told who was kept and who was removed. `state` and `restore` carry
 what it remembers through a checkpoint.
@@ -53,11 +53,16 @@ class Pools:
         first, second = self.positive, self.negative
         if rng.random() >= self.epsilon:
             first, second = second, first
+        first, second = self.order(first, second, m)
         chosen = _sample(first, min(m, len(first)), rng)
         chosen += _sample(second, m - len(chosen), rng)
         self.positive -= set(chosen)
         self.negative -= set(chosen)
         return chosen
+
+    def order(self, first: set[int], second: set[int], m: int) -> tuple[set[int], set[int]]:
+        """The pool that is drawn from, and the one that fills up what it lacks; `first` is the toss's."""
+        return first, second
 
     def settle(self, kept: tuple[int, ...], removed: tuple[int, ...]) -> None:
         self.positive |= set(kept)
@@ -72,8 +77,18 @@ class Pools:
         self.negative = everyone - self.positive
 
 
+class PoolsAuthors(Pools):
+    """The authors' code of June 2022: no filling up, a short pool leaves the draw to the other one.
+
+    Where neither has m devices, which 100 devices and m = 10 never meet, it is Pools.
+    """
+
+    def order(self, first: set[int], second: set[int], m: int) -> tuple[set[int], set[int]]:
+        return (second, first) if len(first) < m <= len(second) else (first, second)
+
+
 class Value:
-    """The authors' released code: a value a device, 1 at first, +1 when kept, halved when removed.
+    """The authors' code of October 2022: a value a device, 1 at first, +1 when kept, halved when removed.
 
     With probability ε devices are drawn in proportion to their values, else uniformly.
     """
@@ -108,7 +123,7 @@ def make_selection(rule: str, devices: int, epsilon: float) -> Selection:
     """The rule by its name in RunConfig.selection."""
     if rule == "uniform":
         return Uniform(devices)
-    return {"pools": Pools, "value": Value}[rule](devices, epsilon)
+    return {"pools": Pools, "pools-authors": PoolsAuthors, "value": Value}[rule](devices, epsilon)
 
 
 def _sample(pool: set[int], m: int, rng: np.random.Generator) -> tuple[int, ...]:

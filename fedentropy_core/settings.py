@@ -48,8 +48,9 @@ def network_table(classes: int) -> pd.DataFrame:
 def hyperparameter_table() -> pd.DataFrame:
     """The settings of the paper profile that all runs share, and where each comes from."""
     config = RunConfig()
+    silent = {"augment": "authors' code", "partition_seed": "authors' code", "global_step": "SCAFFOLD's paper"}
     rows = [
-        (field.name, str(getattr(config, field.name)), "authors' code" if field.name == "augment" else "paper")
+        (field.name, str(getattr(config, field.name)), silent.get(field.name, "paper"))
         for field in fields(config)
         if field.name not in IDENTITY
     ]

@@ -5,7 +5,7 @@ runner.py, a set for each run. How far a run's numbers are those it has alone is
 on a CPU, the same up to the last bits on a GPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,9 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import load_dataset
 from fedentropy_core.engines import Cohort, Engine, Work
 from fedentropy_core.federation import Diverged, Federation
+from fedentropy_core.interrupts import Interrupts
 from fedentropy_core.records import RunFiles, RunRecord
-from fedentropy_core.runner import Journal, finished, is_late, progress_bar
+from fedentropy_core.runner import Journal, cohorts_of, finished, is_late, progress_bar, save_and_stop
 
 
 class StackingEngine(Engine, Protocol):
@@ -41,23 +42,28 @@ def run_stacked(
     results: Path | str | None = None,
     progress: bool | tqdm = True,
     deadline: float | None = None,
+    keep_weights: Callable[[RunConfig], bool] = lambda config: False,
+    study: str | None = None,
 ) -> list[RunRecord]:
     """Trains what is missing of runs on one data set with one local rule, and returns the records of all.
 
     Each run goes on from its own checkpoint, whatever its round, and leaves the stack when it is done or diverges.
-    `deadline` and `progress` are as in `run`.
+    `deadline`, `progress` and `study` are as in `run`, `keep_weights` says it of each run.
     """
     _check(configs, engine)
-    everything = [RunFiles(config, results) for config in configs]
+    everything = [RunFiles(config, results, study) for config in configs]
     with ExitStack() as locks:
         for files in everything:
             locks.enter_context(files.locked())
         missing = [files for files in everything if not files.csv.exists()]
         if missing:
             dataset = load_dataset(configs[0].dataset)
-            journals = [Journal(files, Federation(files.config, dataset, engine)) for files in missing]
+            journals = [
+                Journal(files, Federation(files.config, dataset, engine), keep_weights=keep_weights(files.config))
+                for files in missing
+            ]
             _train(journals, engine, progress, deadline)
-        return [finished(files) for files in everything]
+        return [finished(files, keep_weights(files.config)) for files in everything]
 
 
 def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
@@ -71,10 +77,11 @@ def _check(configs: Sequence[RunConfig], engine: StackingEngine) -> None:
 
 def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqdm, deadline: float | None) -> None:
     rounds, done = sum(journal.config.rounds for journal in journals), sum(len(journal.lines) for journal in journals)
-    with progress_bar(progress, f"{journals[0].title} and {len(journals) - 1} more", rounds, done) as bar:
+    name = f"{journals[0].title} and {len(journals) - 1} more"
+    with Interrupts() as interrupts, progress_bar(progress, name, rounds, done) as bar:
         running = _record_complete(journals)
         while running:
-            cohorts = engine.train_many([journal.federation.begin_round() for journal in running])
+            cohorts = cohorts_of(running, engine.train_many, interrupts)
             late = is_late(deadline)
             for journal, cohort in zip(running, cohorts, strict=True):
                 try:
@@ -83,6 +90,8 @@ def _train(journals: list[Journal], engine: StackingEngine, progress: bool | tqd
                 except Diverged as why:
                     journal.end_diverged(why)
             running = _record_complete(running)
+            if interrupts.received and running:
+                raise save_and_stop(running, interrupts)
             if late and running:
                 raise running[0].out_of_time()
 

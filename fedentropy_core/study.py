@@ -1,14 +1,15 @@
-"""Which runs the paper's tables and figures need, what is there of them, and training what is missing."""
+"""A study: a named list of runs; what is there of them, and training what is missing."""
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
 from tqdm.auto import tqdm
 
-from fedentropy_core.config import RunConfig, profile_config
+from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import DatasetMissing, load_dataset
 from fedentropy_core.engines import Engine, make_engine
 from fedentropy_core.engines.base import usable_cores
@@ -16,22 +17,25 @@ from fedentropy_core.records import OtherEngine, RecordLocked, RunFiles, RunReco
 from fedentropy_core.runner import OutOfTime, outcome, run, title
 from fedentropy_core.stacked import run_stacked, seed_stacks
 
-# Table 1 and Figure 2; with the second row Table 3 and Figures 3a and 6; the third is Figure 3b and the authors' rule.
-TABLE_1 = ("fedavg", "fedavg+entropy", "fedprox", "scaffold", "moon")
-SYNERGY = ("fedprox+entropy", "scaffold+entropy", "moon+entropy")
-ABLATION = ("fedavg+entropy-no-pools", "fedavg+entropy-pools-only", "fedavg+entropy-value")
-
 Run = TypeVar("Run")
 
-PAPER_CASES = (1, 2, 3)
-# The order of training, most valuable first.
-BATCHES = (
-    ("cifar10", (0,)),
-    ("cifar100", (0,)),
-    ("cifar10", (1, 2)),
-    ("cifar100", (1, 2)),
-    ("cinic10", (0, 1, 2)),
-)
+
+@dataclass(frozen=True)
+class Study:
+    """A named list of runs, most valuable first; its records are in results/<name>."""
+
+    name: str
+    title: str
+    runs: tuple[RunConfig, ...]
+    with_weights: tuple[RunConfig, ...] = ()  # those whose final global model is kept
+
+    def keeps_weights(self, config: RunConfig) -> bool:
+        return config in self.with_weights
+
+
+def files_of(config: RunConfig, results: Path | None, study: Study | None) -> RunFiles:
+    """A run's files in its study's folder; without a study in that of its profile."""
+    return RunFiles(config, results, study.name if study else None)
 
 
 def choose(
@@ -59,22 +63,11 @@ def choose(
     return chosen
 
 
-def study_runs() -> list[RunConfig]:
-    """All runs of the paper profile, most valuable first."""
-    return [
-        profile_config("paper", dataset=dataset, case=case, seed=seed, **label_fields(label))
-        for dataset, seeds in BATCHES
-        for seed in seeds
-        for label, cases in _methods(dataset)
-        for case in cases
-    ]
-
-
-def overview(runs: Iterable[RunConfig], results: Path | None = None) -> pd.DataFrame:
+def overview(runs: Iterable[RunConfig], results: Path | None = None, study: Study | None = None) -> pd.DataFrame:
     """A row a run: what it is, whether it is recorded, begun or missing, and how many core-seconds a round took."""
     rows = []
     for config in runs:
-        files = RunFiles(config, results)
+        files = files_of(config, results, study)
         state = "recorded" if files.csv.exists() else "begun" if files.checkpoint.exists() else "missing"
         pace = _core_seconds_a_round(load_record(files.csv)) if state == "recorded" else None
         rows.append((config.dataset, config.case, config.label, config.seed, config.rounds, state, pace))
@@ -116,6 +109,7 @@ def train(
     results: Path | None = None,
     progress: bool = True,
     stack_seeds: bool = False,
+    study: Study | None = None,
 ) -> None:
     """Trains what is missing, one run at a time on all cores, and stops with a checkpoint when the time is up.
 
@@ -123,12 +117,12 @@ def train(
     trained (another process works on it, another engine began it, its data set is not there) is skipped with a notice.
     """
     deadline = time.monotonic() + seconds
-    missing = [config for config in runs if not RunFiles(config, results).csv.exists()]
+    missing = [config for config in runs if not files_of(config, results, study).csv.exists()]
     stacks = seed_stacks(missing) if stack_seeds else [[config] for config in missing]
     with tqdm(total=sum(c.rounds for c in missing), unit="round", smoothing=0.02, disable=not progress) as bar:
         for stack in stacks:
             try:
-                for record in _train_stack(stack, engines, results, bar, deadline):
+                for record in _train_stack(stack, engines, results, bar, deadline, study):
                     bar.total -= record.config.rounds - len(record.rounds)
                     bar.write(outcome(record))
             except (RecordLocked, OtherEngine, DatasetMissing) as error:
@@ -143,27 +137,19 @@ def train(
 
 
 def _train_stack(
-    stack: list[RunConfig], engines: EnginePool, results: Path | None, bar: tqdm, deadline: float
+    stack: list[RunConfig],
+    engines: EnginePool,
+    results: Path | None,
+    bar: tqdm,
+    deadline: float,
+    study: Study | None,
 ) -> list[RunRecord]:
-    engine = engines.of(stack[0].dataset)
+    engine, name = engines.of(stack[0].dataset), study.name if study else None
+
+    def keeps(config: RunConfig) -> bool:
+        return study is not None and study.keeps_weights(config)
+
     if len(stack) > 1:
-        return run_stacked(stack, engine, results, bar, deadline)
-    return [run(stack[0], engine, progress=bar, results=results, deadline=deadline)]
-
-
-def _methods(dataset: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Labels and cases that a data set needs; the ablation is on CIFAR-10 case 1 only."""
-    methods = [(label, PAPER_CASES) for label in TABLE_1 + SYNERGY]
-    return methods + [(label, (1,)) for label in ABLATION] if dataset == "cifar10" else methods
-
-
-def label_fields(label: str) -> dict:
-    """The RunConfig fields that a label stands for."""
-    method, _, variant = label.partition("+entropy")
-    extra = {
-        "": {},
-        "-no-pools": {"selection": "uniform"},
-        "-pools-only": {"pools_only": True},
-        "-value": {"selection": "value"},
-    }[variant]
-    return {"method": method, "entropy": "+" in label, **extra}
+        return run_stacked(stack, engine, results, bar, deadline, keeps, name)
+    kept = keeps(stack[0])
+    return [run(stack[0], engine, progress=bar, results=results, deadline=deadline, keep_weights=kept, study=name)]

@@ -25,7 +25,7 @@
 from fedentropy_core import heterogeneity, plots, report
 
 # %% tags=["parameters"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %% [markdown]

@@ -21,23 +21,24 @@
 
 # %%
 from fedentropy_core import plots, report
-from fedentropy_core.study import TABLE_1
+from fedentropy_core.studies import TABLE_1
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
+study = None  # whose records; None: the study that the README shows
 datasets = ["cifar10", "cifar100", "cinic10"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(profile, results)
+records = report.Records.load(study, results)
+print(records.caption)
 long = report.accuracy_table(records, "table1", datasets, TABLE_1)
 report.write_table("table1_accuracy", long, report.side_by_side(long), tables)
 report.side_by_side(long[long["measure"] == "last ten"])
 
 # %%
-print(report.missing_runs(long))
+print(report.missing_runs(records, long))
 
 # %% [markdown]
 # In case 1 accuracy swings by several points from round to round, so ten rounds are a noisy measure. The same runs by

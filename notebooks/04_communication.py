@@ -21,17 +21,18 @@
 
 # %%
 from fedentropy_core import plots, report
-from fedentropy_core.study import TABLE_1
+from fedentropy_core.studies import TABLE_1
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
+study = None  # whose records; None: the study that the README shows
 datasets = ["cifar10", "cifar100", "cinic10"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(profile, results)
+records = report.Records.load(study, results)
+print(records.caption)
 
 # %% [markdown]
 # ## Tables 2 and 6: rounds to the target
@@ -85,4 +86,4 @@ plots.save(figure, "accuracy_by_upload", figures)
 # SCAFFOLD with 2.2 GB.
 
 # %%
-print(report.missing_runs(rounds))
+print(report.missing_runs(records, rounds))

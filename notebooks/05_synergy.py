@@ -23,17 +23,18 @@
 
 # %%
 from fedentropy_core import plots, report
-from fedentropy_core.study import SYNERGY
+from fedentropy_core.studies import SYNERGY
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
+study = None  # whose records; None: the study that the README shows
 datasets = ["cifar10", "cifar100", "cinic10"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(profile, results)
+records = report.Records.load(study, results)
+print(records.caption)
 combined = ("fedavg+entropy", *SYNERGY)
 long = report.accuracy_table(records, "table3", datasets[:1], combined)
 long = long[long["measure"] != "last hundred"]
@@ -110,4 +111,4 @@ plots.save(figure, "figure6_synergy", figures)
 # one device of ten, whose model becomes the global one, and from there on accuracy is at chance.
 
 # %%
-print(report.missing_runs(report.accuracy_table(records, "", datasets, methods)))
+print(report.missing_runs(records, report.accuracy_table(records, "", datasets, methods)))

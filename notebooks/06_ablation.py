@@ -27,17 +27,18 @@
 
 # %%
 from fedentropy_core import plots, report
-from fedentropy_core.study import ABLATION
+from fedentropy_core.studies import ABLATION
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
+study = None  # whose records; None: the study that the README shows
 datasets = ["cifar10", "cifar100", "cinic10"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(profile, results)
+records = report.Records.load(study, results)
+print(records.caption)
 methods = ["fedavg", "fedavg+entropy", *ABLATION]
 long = report.accuracy_table(records, "", datasets[:1], methods, cases=[1])
 shown = report.by_measure(long)
@@ -79,4 +80,4 @@ plots.save(figure, "ablation_entropy", figures)
 # together, until draws from the negative pool break it up.
 
 # %%
-print(report.missing_runs(long))
+print(report.missing_runs(records, long))

@@ -22,7 +22,7 @@
 from fedentropy_core import report, settings
 
 # %% tags=["parameters"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 
 # %% [markdown]
 # ## Table 4: data sets
@@ -43,8 +43,9 @@ table5
 
 # %% [markdown]
 # ## Hyperparameters
-# What all runs of the paper's setting share. The paper does not mention mirroring; the authors' code mirrors training
-# images.
+# What all runs of the paper's setting share. The paper does not mention mirroring, nor whether its three seeds share a
+# partition; the authors' code of June 2022, which made its numbers, does not mirror and loads one saved partition. The
+# study “mirrored” mirrors training images with probability ½ and draws a partition for every seed.
 #
 # Where the paper is silent and a choice was needed: SCAFFOLD is option II with global step 1; pixels are normalised as in
 # the authors' code (on CIFAR-10 by mean 0.5 and standard deviation 0.5); weights start as PyTorch initialises these

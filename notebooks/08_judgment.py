@@ -28,14 +28,15 @@
 # %%
 import pandas as pd
 
-from fedentropy_core import RunConfig, optimal, participation, plots, report
+from fedentropy_core import optimal, participation, plots, report
+from fedentropy_core.config import profile_config
 from fedentropy_core.plots_judgment import judgment_quality
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
+study = None  # whose records; None: the study that the README shows
 datasets = ["cifar10", "cifar100", "cinic10"]
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 seeds = [0, 1, 2]
 rounds = 10
@@ -69,7 +70,8 @@ outcome[["all", "judgment", "best", "kept", "best_kept"]].round(3)
 # ## Fresh runs: real soft labels
 #
 # FedEntropy on the synthetic set, 10 of 50 devices a round. A device has about 100 images, and batches of 10 give it the
-# 50 local steps that a CIFAR-10 device has in the paper. Each round is looked into before it goes on: the soft labels,
+# 50 local steps that a CIFAR-10 device has in the paper. As in the study “mirrored”, training images are mirrored with
+# probability ½ and every seed draws its own partition. Each round is looked into before it goes on: the soft labels,
 # the true labels, and the test accuracy that the averaged model of *other* groups would have had, from the same local
 # models.
 
@@ -79,7 +81,7 @@ played = [
     played_round
     for case in (1, 2, 3)
     for seed in seeds
-    for played_round in optimal.play(RunConfig(case=case, seed=seed, **setting))
+    for played_round in optimal.play(profile_config("mirrored", case=case, seed=seed, **setting))
 ]
 
 # %% [markdown]
@@ -145,17 +147,18 @@ plots.save(figure, "judgment", figures)
 # %% [markdown]
 # ## Recorded runs
 #
-# The paper's own setting. Records hold who was chosen and who was kept, and the true labels follow from the partition.
-# So the judgment on soft labels can be measured by the entropy of the true labels, for every recorded round of
+# Records hold who was chosen and who was kept, and the true labels follow from the partition. So the judgment on soft labels can be measured by the entropy of the true labels, for every recorded round of
 # FedEntropy, without the data. "Uniform draw" is the entropy of the devices that FedAvg drew with the same seeds.
 # "Random drop" and "best group" are over the same chosen devices; the best group is that of the true labels, which the
 # server does not know.
 
 # %%
-table = optimal.recorded_table(report.Records.load(profile, results), datasets, cases=(1, 2, 3))
+records = report.Records.load(study, results)
+print(records.caption)
+table = optimal.recorded_table(records, datasets, cases=(1, 2, 3))
 shown = optimal.recorded_text(table)
 report.write_table("judgment_recorded", table, shown, tables)
-print(report.missing_runs(table))
+print(report.missing_runs(records, table))
 shown
 
 # %% [markdown]
@@ -164,7 +167,7 @@ shown
 # is in one round of ten.
 
 # %%
-table = participation.participation_table(report.Records.load(profile, results), datasets)
+table = participation.participation_table(records, datasets)
 shown = participation.participation_text(table)
 report.write_table("participation", table, shown, tables)
 shown
@@ -172,7 +175,7 @@ shown
 # %% [markdown]
 # ## What we see
 #
-# In the paper's own setting, from the records, with three seeds on CIFAR-10 and one on CIFAR-100 (two in case 3):
+# In the study “mirrored”, from its records, with three seeds on CIFAR-10 and one on CIFAR-100 (two in case 3):
 #
 # - **The judgment gets most of what there is.** On CIFAR-10, of the true entropy that the best group would add to the
 #   chosen devices the judgment, which sees soft labels only, adds 81, 71 and 84 % in cases 1, 2 and 3, with eight of ten

@@ -40,11 +40,12 @@ from fedentropy_core.claims import verdicts
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-profile = "paper"
-tables = None  # where tables go; None: results/paper/tables
+study = None  # whose records; None: the study that the README shows
+tables = None  # where tables go; None: results/<study>/tables
 
 # %%
-records = report.Records.load(profile, results)
+records = report.Records.load(study, results)
+print(records.caption)
 table = verdicts(records)
 report.write_table("claims", table, table, tables)
 table["verdict"].value_counts().rename_axis(None).to_frame("claims")

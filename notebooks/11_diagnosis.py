@@ -18,27 +18,30 @@
 # In case 2 of CIFAR-10 all our methods are more accurate than the paper's, SCAFFOLD most. In case 3 they are at its
 # level, but the three seeds are much further apart than the paper's. In case 1 our SCAFFOLD stays at chance, and
 # FedEntropy on top of it is worse than SCAFFOLD alone in cases 2 and 3. Here settings in which the paper, the authors'
-# released code and this one may differ are changed, alone or two together, seed 0:
+# code of October 2022, which was read first, and this one may differ are changed, alone or two together, in runs of the
+# study “mirrored”, seed 0:
 #
-# * The authors' code has no momentum, batches of 10, and values in place of pools. For case 2 it deals two shards of
-#   sorted images to a device, which may be of the same label; ours may not.
-# * It mirrors training images as ours does; the paper does not mention that.
+# * That code has no momentum, batches of 10, and values in place of pools. For case 2 it deals two shards of sorted
+#   images to a device, which may be of the same label; ours may not.
+# * It mirrors training images, as “mirrored” does. The paper does not mention that, and the authors' code of June 2022,
+#   which made its numbers, does not do it; hence the study “paper” (docs/protocol.md).
 # * Why SCAFFOLD stays at chance in case 1: with every device in each of 100 rounds, so that no control variate is older
 #   than a round; with one local epoch, a fifth of the local steps; and with both.
 # * What FedEntropy does to SCAFFOLD: the judgment without pools.
 #
 # Accuracies in percent: the paper's are those of its Table 1 (of its Table 3, probably best rounds, for SCAFFOLD with
-# FedEntropy), ours are the mean of the last ten rounds, of the last hundred, and the best round. `make train
-# DIAGNOSIS=1` makes the runs, in `results/paper/diagnosis`.
+# FedEntropy), ours are the mean of the last ten rounds, of the last hundred, and the best round. Changed runs are the
+# study “diagnosis”, one run each; as specified are those of “mirrored”.
 
 # %%
-from fedentropy_core import RunConfig, report
+from fedentropy_core import report
+from fedentropy_core.config import profile_config
 from fedentropy_core.controls import ages_shown, ages_table, growth_table
 from fedentropy_core.diagnosis import diagnosis_table, shown
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
-tables = None  # where tables go; None: results/paper/tables
+tables = None  # where tables go; None: results/<study>/tables
 rounds = 10
 
 # %%
@@ -89,7 +92,7 @@ shown(table)
 # device goes, all eight would be the same. The median of ‖c_k‖ over the devices, after each renewal:
 
 # %%
-setting = RunConfig(dataset="synthetic", devices=50, fraction=0.2, batch_size=10, rounds=rounds)
+setting = profile_config("mirrored", dataset="synthetic", devices=50, fraction=0.2, batch_size=10, rounds=rounds)
 growth = growth_table(setting, cases=(1, 2, 3, "iid"), epochs=(5, 1), renewals=8)
 report.write_table("control_growth", growth, growth.round(2), tables)
 growth.round(2)

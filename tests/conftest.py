@@ -37,19 +37,26 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
     return DeviceWork(images, order, rng.random(order.shape) < 0.5, **terms)
 
 
-def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, engine="reference", **fields):
+TEST_IMAGES = (300_000, 0)  # an accuracy is that of the first class
+
+
+def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, engine="reference", study=None, **fields):
     """A record with these accuracies, `uploads` models of `model` bytes a round; everything else in it is made up.
 
     With fewer accuracies than rounds it is that of a run that diverged.
     """
     config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
-    files, digest, lines = RunFiles(config, folder), first_digest(config, "data"), []
+    about = about_run(config, "data", engine, TEST_IMAGES)
+    files, digest, lines = RunFiles(config, folder, study), first_digest(about), []
     for number, accuracy in enumerate(accuracies, start=1):
-        row = Round(number, accuracy, 2.0, (3, 1), (1,), 0.1, 0.2, uploads, model * uploads, 2 * model, weights)
+        correct = (round(accuracy * sum(TEST_IMAGES)), 0)
+        shown = correct[0] / sum(TEST_IMAGES)
+        sent = (uploads, model * uploads, 2 * model)
+        row = Round(number, shown, 2.0, (3, 1), (1,), 0.1, 0.2, *sent, weights, correct)
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
     made = {"final_digest": digest, "provenance": {"wall_seconds": 1.0, "cores": 2}}
-    about = about_run(config, "data", engine) | made
+    about |= made
     if len(accuracies) < config.rounds:
         about["diverged"] = len(accuracies) + 1
     files.write_record(lines, about)

@@ -32,7 +32,7 @@ def rewrite(files, old, new, forge):
     header, *lines = files.csv.read_text().replace(old, new).splitlines()
     if forge:
         about = json.loads(files.json.read_text())
-        digest = first_digest(files.config, about["data_fingerprint"])
+        digest = first_digest(about)
         bodies = [line.rpartition(",")[0] for line in lines]
         lines = []
         for body in bodies:
@@ -64,9 +64,16 @@ def test_an_edited_record_is_caught(folder):
 
 def test_a_forged_record_is_caught_by_training(folder):
     files = RunFiles(CONFIGS[0], folder)
-    rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forge=True)
+    loss = files.csv.read_text().splitlines()[2].split(",")[2]
+    rewrite(files, loss, "1.5", forge=True)
     assert findings(folder, rounds=1)[0].ok
     assert findings(folder, rounds=2)[0].note == "round 2 comes out otherwise"
+
+
+def test_a_forged_accuracy_contradicts_the_right_images(folder):
+    files = RunFiles(CONFIGS[0], folder)
+    rewrite(files, f"\n4,{accuracy(files, 4)}", "\n4,0.99", forge=True)
+    assert findings(folder, rounds=1)[0].note.endswith("the right test images of round 4 do not add up to its accuracy")
 
 
 @pytest.mark.filterwarnings("ignore:.*diverged")
@@ -119,22 +126,22 @@ def test_a_forged_column_that_cannot_be_is_caught_in_any_round(folder, column):
 @pytest.mark.parametrize(("option", "value"), [("--records", "0"), ("--audit-rounds", "0"), ("--audit-rounds", "-5")])
 def test_an_audit_of_nothing_is_an_error(folder, option, value):
     with pytest.raises(SystemExit) as stopped:
-        main(["audit", "--profile", "smoke", "--results", str(folder), option, value])
+        main(["audit", "--study", "smoke", "--results", str(folder), option, value])
     assert "at least one record and one round" in str(stopped.value)
 
 
 def test_an_audit_without_records_or_data_fails(folder, tmp_path_factory, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
-        main(["audit", "--profile", "smoke", "--results", str(tmp_path_factory.mktemp("empty"))])
+        main(["audit", "--study", "smoke", "--results", str(tmp_path_factory.mktemp("empty"))])
     assert "nothing was checked" in str(stopped.value)
     monkeypatch.setattr(audit, "load_dataset", missing)
     with pytest.raises(SystemExit) as stopped:
-        main(["audit", "--profile", "smoke", "--results", str(folder)])
+        main(["audit", "--study", "smoke", "--results", str(folder)])
     assert "nothing was checked" in str(stopped.value)
 
 
 def test_the_command_fails_on_a_mismatch(folder, capsys):
-    command = ["audit", "--profile", "smoke", "--results", str(folder), "--audit-rounds", "1"]
+    command = ["audit", "--study", "smoke", "--results", str(folder), "--audit-rounds", "1"]
     main(command)
     assert "MISMATCH" not in capsys.readouterr().out
     files = RunFiles(CONFIGS[1], folder)
@@ -151,7 +158,7 @@ def test_a_missing_data_set_is_said(folder, monkeypatch):
 
 
 def test_records_can_be_chosen(folder, capsys):
-    command = ["audit", "--profile", "smoke", "--results", str(folder), "--audit-rounds", "1"]
+    command = ["audit", "--study", "smoke", "--results", str(folder), "--audit-rounds", "1"]
     main([*command, "--methods", "moon+entropy", "--cases", "2", "--seeds", "0"])
     shown = capsys.readouterr().out
     assert "synthetic/case2/moon+entropy/seed0" in shown

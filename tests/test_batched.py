@@ -18,6 +18,7 @@ METHODS = {
     "FedAvg": ({}, None),
     "FedProx": ({"prox_mu": 0.3}, None),
     "SCAFFOLD": ({}, "correction"),
+    "SCAFFOLD, authors' form": ({"correction_in_momentum": True}, "correction"),
     "Moon": ({"moon_mu": 2.0}, "previous"),
     "Moon, first participation of all": ({"moon_mu": 2.0}, None),
 }
@@ -209,20 +210,20 @@ def test_evaluation_is_that_of_the_reference(engine, place, batch, monkeypatch):
     reference = ReferenceEngine(dataset, dtype=torch.float64)
     test, train = (dataset.test_images, dataset.test_labels), (dataset.train_images, dataset.train_labels)
     for images, labels in (test, test, train, (test[0], np.roll(test[1], 1)), test):
-        accuracy, loss = engine.evaluate(weights, images, labels)
-        expected_accuracy, expected_loss = reference.evaluate(weights, images, labels)
-        assert accuracy == expected_accuracy
+        right, loss = engine.evaluate(weights, images, labels)
+        expected, expected_loss = reference.evaluate(weights, images, labels)
+        assert right.tolist() == expected.tolist()
         assert loss == pytest.approx(expected_loss, abs=place[2])
 
 
 def test_images_that_can_change_are_uploaded_again(cpu_engine):
     dataset, weights = random_dataset(), random_weights(0)
     images = dataset.test_images.copy()
-    before = cpu_engine.evaluate(weights, images, dataset.test_labels)
+    _, before = cpu_engine.evaluate(weights, images, dataset.test_labels)
     images[:] = images[::-1].copy()
-    after = cpu_engine.evaluate(weights, images, dataset.test_labels)
+    _, after = cpu_engine.evaluate(weights, images, dataset.test_labels)
     assert before != after
-    assert after == cpu_engine.evaluate(weights, images.copy(), dataset.test_labels)
+    assert after == cpu_engine.evaluate(weights, images.copy(), dataset.test_labels)[1]
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError])

@@ -204,7 +204,7 @@ def test_bytes_follow_from_the_records(scaffold, same, doubles, tmp_path):
 
 
 def test_every_claim_has_a_verdict_without_records():
-    table = claims.verdicts(Records({}))
+    table = claims.verdicts(Records({}, "paper"))
     assert len(table) >= 25
     decided = table[table["verdict"] != NOT_TESTED]
     assert decided["claim"].tolist() == ["The degree of data heterogeneity increases from case 1 to case 3"]
@@ -221,6 +221,6 @@ def test_percentages_are_those_of_the_papers_table():
 
 def test_the_papers_own_exceptions_are_left_out():
     """Table 1 has SCAFFOLD ahead in case 3 of CIFAR-100 and CINIC-10."""
-    table = claims.verdicts(Records({})).set_index("claim")["paper"]
+    table = claims.verdicts(Records({}, "paper")).set_index("claim")["paper"]
     outperforms = table[table.index.str.contains("outperforms the other methods")]
     assert ["SCAFFOLD is ahead in case 3" in text for text in outperforms] == [False, True, True]

@@ -7,7 +7,7 @@ import pytest
 from fedentropy_core import RunConfig
 from fedentropy_core.config import PROFILES, profile_config
 
-METHODS = ("fedavg", "fedprox", "scaffold", "moon")
+METHODS = ("fedavg", "fedprox", "scaffold", "scaffold-authors", "moon")
 
 
 def test_defaults_are_the_papers_setting():
@@ -28,7 +28,10 @@ def test_chosen_is_the_rounded_share(devices, fraction, chosen):
 
 def test_only_its_own_method_has_a_term():
     terms = {m: (RunConfig(method=m).local_rule.prox_mu, RunConfig(method=m).local_rule.moon_mu) for m in METHODS}
-    assert terms == {"fedavg": (0, 0), "fedprox": (0.01, 0), "scaffold": (0, 0), "moon": (0, 0.1)}
+    plain = dict.fromkeys(("fedavg", "scaffold", "scaffold-authors"), (0, 0))
+    assert terms == plain | {"fedprox": (0.01, 0), "moon": (0, 0.1)}
+    inside = {m: RunConfig(method=m).local_rule.correction_in_momentum for m in METHODS}
+    assert inside == dict.fromkeys(METHODS, False) | {"scaffold-authors": True}
 
 
 def test_selection_follows_from_entropy():
@@ -52,7 +55,7 @@ def test_key_changes_with_every_field():
         "method": "moon",
         "selection": "value",
         "pools_only": True,
-        "augment": "none",
+        "augment": "mirror",
     }
     numbers = {name: value + 1 for name, value in asdict(config).items() if type(value) is int and name != "case"}
     halves = {name: value / 2 for name, value in asdict(config).items() if type(value) is float}
@@ -71,7 +74,7 @@ def test_profiles_are_recognised():
         assert profile_config(name, seed=4, case=3, method="moon", entropy=True).profile == name
     assert RunConfig(rounds=20).profile == "custom"
     assert RunConfig(lr=0.1).profile == "custom"
-    with pytest.raises(ValueError, match="profile must be one of paper, quick, smoke"):
+    with pytest.raises(ValueError, match="profile must be one of paper, mirrored, quick, smoke"):
         profile_config("papers")
 
 
@@ -92,7 +95,7 @@ def test_a_configuration_cannot_be_changed():
         ({"selection": "pools"}, "set entropy=True"),
         ({"pools_only": True}, "set entropy=True"),
         ({"pools_only": True, "entropy": True, "selection": "value"}, "pools_only needs selection 'pools'"),
-        ({"augment": "flip"}, "augment must be one of mirror, none"),
+        ({"augment": "flip"}, "augment must be one of none, mirror"),
         ({"rounds": 0}, "rounds must be a whole number from 1 on; got 0"),
         ({"rounds": 2.5}, "rounds must be a whole number"),
         ({"devices": -1}, "devices must be a whole number"),

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.controls import ages_shown, ages_table, control_ages, control_norms, growth_table
-from fedentropy_core.diagnosis import diagnosis_folder
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.model import build
@@ -24,10 +23,11 @@ def test_the_age_of_control_variates(tmp_path):
 def test_the_table_of_ages_has_what_is_recorded(tmp_path):
     """Of 100 devices one is kept in every round; ages are 0 to 999 equally often."""
     run = {"dataset": "cifar10", "method": "scaffold", "case": 3, "entropy": True}
+    run |= {"augment": "mirror", "partition_seed": None}
     write_record(tmp_path, [0.3] * 1000, **run)
     write_record(tmp_path, [0.2] * 1000, **run, seed=2)
     write_record(tmp_path, [0.1] * 11, **run | {"case": 1}, rounds=1000)
-    write_record(diagnosis_folder(tmp_path), [0.4] * 1000, **run, selection="uniform")
+    write_record(tmp_path, [0.4] * 1000, **run, selection="uniform", study="diagnosis")
     table = ages_table(tmp_path)
     assert table.to_numpy().tolist() == [
         [1, "scaffold+entropy", 0, 5, 9, 10.0, True],

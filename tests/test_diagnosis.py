@@ -4,35 +4,31 @@ from dataclasses import asdict
 
 from conftest import write_record
 
-from fedentropy_core import diagnosis, study
-from fedentropy_core.cli import main
-from fedentropy_core.config import profile_config
-from fedentropy_core.diagnosis import (
-    CAUSES,
-    diagnosis_folder,
-    diagnosis_paths,
-    diagnosis_runs,
-    diagnosis_table,
-)
-from fedentropy_core.records import record_paths
+from fedentropy_core import diagnosis
+from fedentropy_core.diagnosis import diagnosis_table
+from fedentropy_core.studies import CAUSES, STUDIES
+
+MIRRORED = {"augment": "mirror", "partition_seed": None}
 
 
 def test_a_run_differs_from_the_papers_in_its_cause_only():
-    specified = {(run.method, run.entropy, run.case): run for run in study.study_runs() if run.selection != "value"}
+    specified = {
+        (run.method, run.entropy, run.case): run for run in STUDIES["mirrored"].runs if run.label.count("-") == 0
+    }
     causes = [(cause, case) for cause in CAUSES for _, case in cause.runs]
-    for (cause, case), run in zip(causes, diagnosis_runs(), strict=True):
+    for (cause, case), run in zip(causes, STUDIES["diagnosis"].runs, strict=True):
         base = asdict(specified[run.method, run.entropy, case])
         changed = {name for name, value in asdict(run).items() if value != base[name]} - {"dataset", "seed"}
         assert changed == set(cause.fields)
         assert (run.dataset, run.seed, run.rounds * run.chosen_per_round) == ("cifar10", 0, 10_000)
-    assert len({run.key for run in diagnosis_runs()}) == len(diagnosis_runs())
+    assert len({run.key for run in STUDIES["diagnosis"].runs}) == len(STUDIES["diagnosis"].runs)
 
 
 def test_the_table_has_both_runs(tmp_path):
     """As specified 50 % with one round of 60 %; without momentum 40 % with one round of 45 %."""
     config = {"dataset": "cifar10", "case": 2}
-    write_record(tmp_path, [0.6] + [0.5] * 999, **config)
-    write_record(diagnosis_folder(tmp_path), [0.45] + [0.4] * 999, **config, momentum=0.0)
+    write_record(tmp_path, [0.6] + [0.5] * 999, **config, **MIRRORED)
+    write_record(tmp_path, [0.45] + [0.4] * 999, **config, **MIRRORED, momentum=0.0, study="diagnosis")
     table = diagnosis_table(tmp_path)
     row = table[(table["change"] == "no momentum") & (table["case"] == 2)].iloc[0]
     assert [round(float(number), 6) for number in row.iloc[3:]] == [48.9, 0.47, 50, 50, 60, 0, 40, 40, 45, 0]
@@ -43,19 +39,6 @@ def test_the_table_has_both_runs(tmp_path):
 
 
 def test_a_run_that_diverged_is_marked(tmp_path):
-    write_record(diagnosis_folder(tmp_path), [0.4] * 3, dataset="cifar10", case=2, momentum=0.0, rounds=1000)
+    fields = {"dataset": "cifar10", "case": 2, "momentum": 0.0, "rounds": 1000, **MIRRORED}
+    write_record(tmp_path, [0.4] * 3, **fields, study="diagnosis")
     assert diagnosis.shown(diagnosis_table(tmp_path))["changed"][0] == "40.00 / 40.00 / 40.00 (diverged)"
-
-
-def test_its_records_are_not_the_papers(tmp_path):
-    write_record(diagnosis_folder(tmp_path), [0.4] * 1000, dataset="cifar10", case=2, entropy=True, selection="value")
-    assert record_paths("paper", tmp_path) == []
-    assert len(diagnosis_paths(tmp_path)) == 1
-
-
-def test_training_it_on_the_command_line(tmp_path, monkeypatch, capsys):
-    small = profile_config("smoke", dataset="synthetic", momentum=0.0, rounds=1)
-    monkeypatch.setattr("fedentropy_core.cli.diagnosis_runs", lambda: [small])
-    main(["train", "--diagnosis", "--results", str(tmp_path)])
-    (path,) = diagnosis_paths(tmp_path)
-    assert path.parent == tmp_path / "paper/diagnosis/custom/runs/synthetic/case1/fedavg"

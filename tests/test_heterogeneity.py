@@ -16,7 +16,7 @@ def test_counts_cover_the_data():
 
 
 def test_label_counts_need_no_data():
-    config = RunConfig(dataset="cifar100", case=2, seed=3)
+    config = RunConfig(dataset="cifar100", case=2, seed=3, partition_seed=None)
     counts = heterogeneity.label_counts(config)
     labels = np.repeat(np.arange(20), 2500)
     part = partition(labels, 2, 100, 3)[7]
@@ -62,7 +62,7 @@ def test_concentration():
 def test_draws_of_case_3_by_seed():
     table = heterogeneity.seeds_table(seeds=(0, 2)).set_index(["dataset", "seed"])
     assert list(table.index) == [(d, s) for d in ("cifar10", "cifar100", "cinic10") for s in (0, 2)]
-    sizes = heterogeneity.label_counts(RunConfig(case=3, seed=2)).sum(axis=1)
+    sizes = heterogeneity.label_counts(RunConfig(case=3, partition_seed=2)).sum(axis=1)
     assert table.loc[("cifar10", 2), ["fewest images", "most images"]].tolist() == [sizes.min(), sizes.max()]
     assert (table["fewest images"] >= 10).all()
 

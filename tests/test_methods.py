@@ -12,7 +12,7 @@ from fedentropy_core import RunConfig
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.base import Cohort
 from fedentropy_core.federation import Federation
-from fedentropy_core.methods import Moon, RoundOutcome, Scaffold, aggregate
+from fedentropy_core.methods import Moon, RoundOutcome, Scaffold, ScaffoldAuthors, aggregate, move
 from fedentropy_core.model import build
 
 
@@ -40,6 +40,41 @@ def test_scaffold_controls_by_hand():
     method.update(RoundOutcome(weights, (2,), (0,), cohort([[0.5]], [4]), 0.5))
     assert method.state["device_controls"][2, 0] == pytest.approx(0.625)
     assert method.state["control"][0] == pytest.approx(0.625 / 4)
+
+
+def test_scaffold_as_the_authors_coded_it_by_hand():
+    """N = 4. From w_g = 1 to 0: c_2 = 0 − 0 + (1 − 0)/20 = 0.05, whatever K and lr are; c = 0.05/4 = 0.0125."""
+    method = ScaffoldAuthors(4, 1)
+    weights = np.array([1.0], dtype=np.float32)
+    method.update(RoundOutcome(weights, (2,), (0,), cohort([[0.0]], [4]), 0.5))
+    assert method.state["device_controls"][:, 0] == pytest.approx([0, 0, 0.05, 0])
+    assert method.state["control"] == pytest.approx([0.0125])
+    # Second round: c_2 ← 0.05 − 0.0125 + (1 − 0.5)/20 = 0.0625; Δc_2 = 0.0125, so c ← 0.0125 + 0.0125/4 = 0.015625.
+    method.update(RoundOutcome(weights, (2,), (0,), cohort([[0.5]], [9]), 0.1))
+    assert method.state["device_controls"][2, 0] == pytest.approx(0.0625)
+    assert method.state["control"][0] == pytest.approx(0.015625)
+
+
+def test_a_global_step_by_hand():
+    """w_g = 2, mean 6: a step of 0.5 goes half of the way, 2 goes twice as far, 1 is the mean itself."""
+    start, mean = np.array([2.0], np.float32), np.array([6.0], np.float32)
+    assert [move(start, mean, step)[0] for step in (0.5, 1.0, 2.0)] == [4, 6, 10]
+    assert move(start, mean, 1.0) is mean
+    assert move(start, mean, 0.5).dtype == np.float32
+
+
+def test_a_global_step_in_a_federation(dataset):
+    """One round with half a step ends half-way between the start and where a whole step ends."""
+    ends = []
+    for step in (1.0, 0.5):
+        federation = Federation(
+            RunConfig(case=2, global_step=step, **SMALL), dataset, make_engine("reference", dataset)
+        )
+        start = federation.weights
+        federation.play_round()
+        ends.append(federation.weights.astype(np.float64) - start)
+    assert np.abs(ends[1] - ends[0] / 2).max() < 1e-7
+    assert np.abs(ends[0]).max() > 1e-3
 
 
 def test_scaffold_uses_the_old_control_for_every_device_of_a_round():
@@ -100,12 +135,12 @@ def test_scaffold_counts_the_steps_of_all_epochs(dataset):
     assert np.abs(federation.method.state["device_controls"][device] - expected).max() < 1e-4
 
 
-def test_scaffold_is_its_papers_algorithm():
+@pytest.mark.parametrize("method", ["scaffold", "scaffold-authors"])
+def test_scaffold_is_its_algorithm(method):
     """Karimireddy et al., Algorithm 1, option II, η_g = 1, in plain PyTorch and double precision; only who is drawn and
-    the order of images come from us. Four of ten devices a round: c_i and c matter. Equal sizes: means are plain."""
-    config = RunConfig(
-        method="scaffold", case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1}
-    )
+    the order of images come from us. Four of ten devices a round: c_i and c matter. Equal sizes: means are plain.
+    As the authors coded it: the correction is inside the momentum, and 20 stands in place of K·lr."""
+    config = RunConfig(method=method, case=2, augment="none", **SMALL | {"devices": 10, "fraction": 0.4, "epochs": 1})
     dataset = replace(random_dataset(train=1000), train_labels=np.arange(1000) % 10)
     federation = Federation(config, dataset, make_engine("reference", dataset))
     x = start = torch.tensor(federation.weights, dtype=torch.float64)
@@ -114,8 +149,8 @@ def test_scaffold_is_its_papers_algorithm():
         work = federation.begin_round()
         ys, changes = [], torch.zeros_like(c_i)
         for i, device in zip(federation.chosen, work.devices, strict=True):
-            y, steps = local_sgd(dataset, device, x, c - c_i[i])
-            changes[i] = -c + (x - y) / (steps * config.lr)
+            y, steps = local_sgd(dataset, device, x, c - c_i[i], inside=method == "scaffold-authors")
+            changes[i] = -c + (x - y) / (20 if method == "scaffold-authors" else steps * config.lr)
             ys.append(y)
         x, c, c_i = torch.stack(ys).mean(dim=0), c + changes.mean(dim=0), c_i + changes
         federation.end_round(federation.engine.train(work))
@@ -123,18 +158,17 @@ def test_scaffold_is_its_papers_algorithm():
         assert np.abs(federation.weights - x.numpy()).max() < 0.01 * moved
 
 
-def local_sgd(dataset, device, x, correction):
-    """y ← y − η(momentum(g) + correction) in batches of 50; the local model and the number of steps."""
-    net, steps = build(x.numpy(), len(dataset.classes)), 0
-    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5)
+def local_sgd(dataset, device, x, correction, inside):
+    """y ← y − η(momentum(g) + correction), or y − η·momentum(g + correction), in batches of 50; y and the steps."""
+    net, steps, v = build(x.numpy(), len(dataset.classes)), 0, torch.zeros_like(x)
     for order in device.order:
         for batch in torch.tensor(device.images[order]).split(50):
             mean, std = (torch.tensor(values)[:, None, None] for values in (dataset.mean, dataset.std))
             images = (torch.tensor(dataset.train_images[batch]) / 255 - mean) / std
-            sgd.zero_grad()
-            nn.functional.cross_entropy(net(images.double()), torch.tensor(dataset.train_labels[batch])).backward()
-            sgd.step()
-            vector = nn.utils.parameters_to_vector(net.parameters()).detach() - 0.01 * correction
-            nn.utils.vector_to_parameters(vector, net.parameters())
+            loss = nn.functional.cross_entropy(net(images.double()), torch.tensor(dataset.train_labels[batch]))
+            g = nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(net.parameters())))
+            v = 0.5 * v + g + (correction if inside else 0)
+            y = nn.utils.parameters_to_vector(net.parameters()).detach()
+            nn.utils.vector_to_parameters(y - 0.01 * (v if inside else v + correction), net.parameters())
             steps += 1
     return nn.utils.parameters_to_vector(net.parameters()).detach(), steps

@@ -39,7 +39,7 @@ def test_reading_order_has_no_gap():
 
 def test_the_same_figure_is_the_same_file(tmp_path):
     for name in ("a", "b"):
-        figure = plots.convergence(Records({}), ["cifar10"], ["fedavg", "fedavg+entropy"], cases=[1])
+        figure = plots.convergence(Records({}, "paper"), ["cifar10"], ["fedavg", "fedavg+entropy"], cases=[1])
         plots.save(figure, name, tmp_path)
         plt.close(figure)
     for kind in ("pdf", "png"):
@@ -50,7 +50,7 @@ def test_the_same_figure_is_the_same_file(tmp_path):
 def test_a_mean_curve_is_of_the_same_seeds_throughout(tmp_path):
     write_record(tmp_path, [0.2] * 1000, dataset="cifar10", seed=0)
     write_record(tmp_path, [0.4] * 600, dataset="cifar10", seed=1, rounds=1000)
-    figure = plots.convergence(Records.load(results=tmp_path), ["cifar10"], ["fedavg"], cases=[1])
+    figure = plots.convergence(Records.load("paper", tmp_path), ["cifar10"], ["fedavg"], cases=[1])
     (curve,) = figure.axes[0].lines
     assert curve.get_xdata().tolist() == list(range(1, 601))
     assert curve.get_ydata() == pytest.approx(30)

@@ -12,7 +12,7 @@ from fedentropy_core.report import Records
 def test_shares_and_images(tmp_path):
     """Device 1 of 100 is kept in every round: one in 25 of its quarter, and its images are all there are."""
     write_record(tmp_path, [0.3] * 1000, dataset="cifar10", case=3)
-    (run,) = Records.load(results=tmp_path).runs.values()
+    (run,) = Records.load("paper", tmp_path).runs.values()
     images = label_counts(run.config).sum(axis=1)
     found = kept_by_size(run)
     assert found["images a round"] == pytest.approx(images[1])
@@ -25,7 +25,7 @@ def test_both_methods_of_the_same_seeds(tmp_path):
     for seed in (0, 1):
         write_record(tmp_path, [0.3] * 1000, dataset="cifar10", case=3, seed=seed)
     write_record(tmp_path, [0.3] * 1000, dataset="cifar10", case=3, entropy=True)
-    table = participation_table(Records.load(results=tmp_path), ["cifar10", "cifar100"])
+    table = participation_table(Records.load("paper", tmp_path), ["cifar10", "cifar100"])
     assert table["method"].tolist() == ["fedavg", "fedavg+entropy"]
     assert table["seeds"].tolist() == [1, 1]
     shown = participation_text(table)
@@ -34,4 +34,4 @@ def test_both_methods_of_the_same_seeds(tmp_path):
 
 
 def test_no_runs_no_rows(tmp_path):
-    assert participation_text(participation_table(Records.load(results=tmp_path), ["cifar10"])).empty
+    assert participation_text(participation_table(Records.load("paper", tmp_path), ["cifar10"])).empty

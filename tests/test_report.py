@@ -24,7 +24,7 @@ def cell(table, method="FedAvg", row=1):
 def test_mean_and_spread_over_seeds(tmp_path):
     for seed, accuracy in enumerate((0.26, 0.28, 0.30)):
         record(tmp_path, accuracy, seed=seed)
-    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
+    long = report.accuracy_table(Records.load("paper", tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
     shown = report.side_by_side(long[long["measure"] == "last ten"])
     assert shown[""].tolist() == ["paper", "ours"]
     assert cell(shown, row=0) == "27.08 ± 0.79"
@@ -42,7 +42,7 @@ def test_runs_that_differ_in_settings_only_do_not_hide_each_other(tmp_path):
 
 def test_several_measures_have_a_row_each(tmp_path):
     write_record(tmp_path, [0.4] + [0.2] * 999, dataset="cifar10")
-    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
+    long = report.accuracy_table(Records.load("paper", tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
     shown = report.side_by_side(long)
     assert shown[""].tolist() == ["paper", "ours, last ten", "ours, last hundred", "ours, best round"]
     assert shown["FedAvg"].tolist() == ["27.08 ± 0.79", "20.00 (1)", "20.00 (1)", "40.00 (1)"]
@@ -50,20 +50,20 @@ def test_several_measures_have_a_row_each(tmp_path):
 
 def test_a_run_that_diverged_at_once_is_not_reported(tmp_path):
     write_record(tmp_path, [], dataset="cifar10", rounds=ROUNDS)
-    assert Records.load(results=tmp_path).runs == {}
+    assert Records.load("paper", tmp_path).runs == {}
 
 
 def test_noise_of_ten_rounds(tmp_path):
     """The last 200 rounds in turns ten of 30 % and ten of 50 %: 20 means, each 10 points from 40, so 10·√(20/19)."""
     write_record(tmp_path, [0.0] * 800 + ([0.3] * 10 + [0.5] * 10) * 10, dataset="cifar10")
-    table = report.noise_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg"])
+    table = report.noise_table(Records.load("paper", tmp_path), ["cifar10"], ["fedavg"])
     assert table["mean"].iloc[0] == pytest.approx(10 * (20 / 19) ** 0.5)
     assert cell(report.side_by_side(table), row=0) == "10.26 (1)"
 
 
 def test_one_seed_has_no_spread(tmp_path):
     record(tmp_path, 0.26)
-    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
+    long = report.accuracy_table(Records.load("paper", tmp_path), "table1", ["cifar10"], ["fedavg"], [1])
     assert cell(report.side_by_side(long[long["measure"] == "last ten"])) == "26.00 (1)"
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_never_reaches_the_target_is_counted(tmp_path):
     record(tmp_path, 0.29, seed=2)
     for seed in range(3):
         record(tmp_path, 0.29, label="fedprox", seed=seed)
-    rounds = report.rounds_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg", "fedprox"])
+    rounds = report.rounds_table(Records.load("paper", tmp_path), ["cifar10"], ["fedavg", "fedprox"])
     shown = report.side_by_side(rounds)
     assert cell(shown) == "150.00 ± 70.71 (2 of 3)"
     assert cell(shown, "FedProx") == "not reached (0 of 3)"
@@ -83,7 +83,7 @@ def test_a_run_that_never_reaches_the_target_is_counted(tmp_path):
 def test_megabytes_until_the_target(tmp_path):
     """The made-up records upload 100 bytes a round."""
     record(tmp_path, 0.35, until=500)
-    table = report.megabytes_table(Records.load(results=tmp_path), ["cifar10"], ["fedavg"])
+    table = report.megabytes_table(Records.load("paper", tmp_path), ["cifar10"], ["fedavg"])
     assert table["mean"].iloc[0] == pytest.approx(500 * 100 / 1e6)
 
 
@@ -92,7 +92,7 @@ def test_gains_are_paired_by_seed(tmp_path):
         record(tmp_path, plain, seed=seed)
         record(tmp_path, better, label="fedavg+entropy", seed=seed)
     record(tmp_path, 0.9, label="fedavg+entropy", seed=2)
-    gains = report.gains_table(Records.load(results=tmp_path), ["cifar10"], [1])
+    gains = report.gains_table(Records.load("paper", tmp_path), ["cifar10"], [1])
     shown = report.gains_shown(gains)
     assert list(shown["measure"]) == ["last ten", "last hundred", "best round"]
     assert list(shown["FedAvg"]) == ["+7.00 ± 4.24 (2)"] * 3
@@ -105,7 +105,7 @@ def test_runs_that_diverged_are_counted(tmp_path):
     write_record(tmp_path, [0.1] * 1000, dataset="cifar10", seed=1)
     for seed in (0, 1):
         write_record(tmp_path, [0.3] * 1000, dataset="cifar10", entropy=True, seed=seed)
-    records = Records.load(results=tmp_path)
+    records = Records.load("paper", tmp_path)
     long = report.accuracy_table(records, "table1", ["cifar10"], ["fedavg", "fedavg+entropy"], [1])
     shown = report.side_by_side(long[long["measure"] == "last ten"])
     assert list(shown.iloc[1, 3:]) == ["15.00 ± 7.07 (2, 1 diverged)", "30.00 ± 0.00 (2)"]
@@ -123,11 +123,11 @@ def test_methods_side_by_side_are_of_the_same_seeds(tmp_path):
         record(tmp_path, accuracy, seed=seed, case=2)
     record(tmp_path, 0.25, label="moon", seed=1)
     methods = ["fedavg", "moon", "scaffold"]
-    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], methods, [1, 2])
+    long = report.accuracy_table(Records.load("paper", tmp_path), "table1", ["cifar10"], methods, [1, 2])
     shown = report.side_by_side(long[long["measure"] == "last ten"])
     ours = shown.loc[shown[""] == "ours", ["FedAvg", "Moon", "SCAFFOLD"]]
     assert ours.to_numpy().tolist() == [["30.00 (1)", "25.00 (1)", "—"], ["25.00 ± 7.07 (2)", "—", "—"]]
-    assert report.missing_runs(long).startswith("13 runs are missing")  # of 18
+    assert report.missing_runs(Records.load("paper", tmp_path), long).startswith("13 runs are missing")  # of 18
 
 
 def test_every_run_by_its_seed(tmp_path):
@@ -135,7 +135,7 @@ def test_every_run_by_its_seed(tmp_path):
     record(tmp_path, 0.3, seed=1)
     record(tmp_path, 0.25, label="moon", seed=1)
     write_record(tmp_path, [0.1] * 3, dataset="cifar100", method="moon", case=2, rounds=1000)
-    long = report.seeds_table(Records.load(results=tmp_path), ["cifar10", "cifar100"], ["moon", "scaffold", "fedavg"])
+    long = report.seeds_table(Records.load("paper", tmp_path), ["cifar10", "cifar100"], ["moon", "scaffold", "fedavg"])
     shown = report.by_seed(long)
     assert list(shown.columns) == ["data", "case", "seed", "FedAvg", "Moon"]
     assert shown.to_numpy().tolist() == [
@@ -150,11 +150,13 @@ def test_missing_runs_come_with_their_command(tmp_path):
     for seed in range(3):
         record(tmp_path, 0.3, seed=seed)
     record(tmp_path, 0.3, label="moon", seed=0)
-    long = report.accuracy_table(Records.load(results=tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
-    text = report.missing_runs(long)
+    long = report.accuracy_table(Records.load("paper", tmp_path), "table1", ["cifar10"], ["fedavg", "moon"], [1])
+    records = Records.load("paper", tmp_path)
+    text = report.missing_runs(records, long)
     assert text.startswith("2 runs are missing")
-    assert 'make train DATASETS=cifar10 CASES="1" METHODS="moon"' in text
-    assert report.missing_runs(long[long["method"] == "fedavg"]) == ""
+    assert 'make train STUDY=paper DATASETS=cifar10 CASES="1" METHODS="moon"' in text
+    assert report.missing_runs(records, long[long["method"] == "fedavg"]) == ""
+    assert report.missing_runs(Records(records.runs, "a study of one's own"), long) == ""
 
 
 def test_every_number_of_the_paper_is_found():

@@ -7,8 +7,9 @@ from fedentropy_core import RunConfig
 from fedentropy_core import reproduce as reproduction
 from fedentropy_core.records import RecordError
 from fedentropy_core.reproduce import README_END, README_START, AuditFailed, _compare, reproduce
+from fedentropy_core.studies import STUDIES
 
-ROUNDS = [0.3] * 1000
+ROUNDS, PAPER = [0.3] * 1000, STUDIES["paper"]
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def test_fresh_runs_are_compared_with_the_shipped_ones(folders, capsys):
     for folder in folders:
         write_record(folder, ROUNDS, engine="native")
     write_record(shipped, ROUNDS, seed=1)
-    _compare([RunConfig(dataset="synthetic"), RunConfig(dataset="synthetic", seed=2)], fresh)
+    _compare([RunConfig(dataset="synthetic"), RunConfig(dataset="synthetic", seed=2)], fresh, PAPER)
     assert capsys.readouterr().out.splitlines() == [
         "1 of 2 runs trained anew, 1 of them shipped as well",
         "same  synthetic/1/fedavg/0 after 1000 rounds: 30.00%, shipped 30.00%",
@@ -35,9 +36,9 @@ def test_other_weights_fail_where_bits_must_be_the_same(engine, fails, folders, 
         write_record(folder, ROUNDS, weights=weights, engine=engine)
     if fails:
         with pytest.raises(AuditFailed, match="1 runs of the native engine"):
-            _compare([RunConfig(dataset="synthetic")], folders[1])
+            _compare([RunConfig(dataset="synthetic")], folders[1], PAPER)
     else:
-        _compare([RunConfig(dataset="synthetic")], folders[1])
+        _compare([RunConfig(dataset="synthetic")], folders[1], PAPER)
     assert "OTHER synthetic/1/fedavg/0" in capsys.readouterr().out
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedentropy_core.selection import Pools, Uniform, Value, make_selection
+from fedentropy_core.selection import Pools, PoolsAuthors, Uniform, Value, make_selection
 
 
 class Scripted:
@@ -77,9 +77,10 @@ def test_an_empty_negative_pool_falls_back_on_the_positive():
     assert len(Pools(10, 0.8).draw(5, NEGATIVE)) == 5
 
 
-@given(st.integers(1, 30), st.data())
-def test_nobody_is_lost(devices, data):
-    pools, rng = Pools(devices, 0.8), np.random.default_rng(data.draw(st.integers(0, 99)))
+@pytest.mark.parametrize("rule", [Pools, PoolsAuthors])
+@given(devices=st.integers(1, 30), data=st.data())
+def test_nobody_is_lost(rule, devices, data):
+    pools, rng = rule(devices, 0.8), np.random.default_rng(data.draw(st.integers(0, 99)))
     for _ in range(5):
         chosen = pools.draw(data.draw(st.integers(1, devices)), rng)
         assert len(set(chosen)) == len(chosen)
@@ -87,6 +88,37 @@ def test_nobody_is_lost(devices, data):
         pools.settle(chosen[:cut], chosen[cut:])
         assert pools.positive | pools.negative == set(range(devices))
         assert not pools.positive & pools.negative
+
+
+def authors_pools(positive, negative):
+    pools = PoolsAuthors(10, 0.8)
+    pools.positive, pools.negative = set(positive), set(negative)
+    return pools
+
+
+@pytest.mark.parametrize(
+    ("toss", "positive", "negative", "m", "drawn"),
+    [
+        (POSITIVE, range(5), range(5, 10), 3, range(5)),  # the toss's pool has enough
+        (NEGATIVE, range(5), range(5, 10), 3, range(5, 10)),
+        (NEGATIVE, range(8), (8, 9), 3, range(8)),  # it has too few: the other one
+        (POSITIVE, (0, 1), range(2, 10), 3, range(2, 10)),
+        (POSITIVE, (0, 1, 2), range(3, 10), 3, range(3)),  # just enough
+    ],
+)
+def test_the_authors_pools_are_never_mixed(toss, positive, negative, m, drawn):
+    pools = authors_pools(positive, negative)
+    chosen = pools.draw(m, toss)
+    assert len(set(chosen)) == m
+    assert set(chosen) <= set(drawn)
+    assert pools.positive | pools.negative == set(range(10)) - set(chosen)
+
+
+@pytest.mark.parametrize("toss", [0.79, 0.8])
+def test_where_neither_pool_is_enough_the_authors_are_ours(toss):
+    authors, ours = authors_pools(range(4), range(4, 10)), Pools(10, 0.8)
+    ours.positive, ours.negative = set(range(4)), set(range(4, 10))
+    assert authors.draw(8, Scripted(toss, seed=3)) == ours.draw(8, Scripted(toss, seed=3))
 
 
 def test_frequency_of_the_pools_is_epsilon():
@@ -138,7 +170,7 @@ def test_a_device_removed_forever_can_still_be_drawn():
     assert len(set(value.draw(3, np.random.default_rng(0)))) == 3
 
 
-@pytest.mark.parametrize("rule", ["uniform", "pools", "value"])
+@pytest.mark.parametrize("rule", ["uniform", "pools", "pools-authors", "value"])
 def test_state_survives_a_checkpoint(rule):
     original, copy = make_selection(rule, 30, 0.8), make_selection(rule, 30, 0.8)
     rng = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.records import RecordLocked, RunFiles
 from fedentropy_core.runner import OutOfTime
 from fedentropy_core.stacked import run_stacked, seed_stacks
-from fedentropy_core.study import study_runs
+from fedentropy_core.studies import STUDIES
 
 
 def seeds(count=3, **fields):
@@ -38,6 +38,7 @@ def dataset():
 def _small_data(dataset, monkeypatch):
     for module in ("runner", "stacked"):
         monkeypatch.setattr(f"fedentropy_core.{module}.load_dataset", lambda name: dataset)
+    monkeypatch.setattr("fedentropy_core.records.known_fingerprint", lambda name: dataset.fingerprint)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +66,14 @@ def assert_as_alone(configs, folder, alone):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"entropy": True}, {"method": "fedprox"}, {"method": "scaffold", "entropy": True}, {"method": "moon"}],
-    ids=["fedavg+entropy", "fedprox", "scaffold+entropy", "moon"],
+    [
+        {"entropy": True},
+        {"method": "fedprox"},
+        {"method": "scaffold", "entropy": True},
+        {"method": "scaffold-authors", "entropy": True},
+        {"method": "moon"},
+    ],
+    ids=["fedavg+entropy", "fedprox", "scaffold+entropy", "scaffold-authors+entropy", "moon"],
 )
 def test_stacked_records_are_those_of_runs_alone(fields, tmp_path, engine, alone):
     configs = seeds(**fields)
@@ -180,7 +187,8 @@ def test_bad_stacks_are_named(tmp_path, engine):
 
 
 def test_seeds_make_stacks():
-    stacks = seed_stacks(study_runs())
-    assert all([config.seed for config in stack] == [0, 1, 2] for stack in stacks)
-    assert sum(map(len, stacks)) == len(study_runs())
-    assert stacks[0][0] == study_runs()[0]
+    runs = STUDIES["paper"].runs
+    stacks = seed_stacks(runs)
+    assert {tuple(config.seed for config in stack) for stack in stacks} == {(0, 1, 2), (0,)}
+    assert sum(map(len, stacks)) == len(runs)
+    assert stacks[0][0] == runs[0]

@@ -1,45 +1,92 @@
 """The study: the right runs in the right order, trained within a time, never twice."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import write_record
 
-from fedentropy_core import study
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.records import RunFiles
-from fedentropy_core.study import EnginePool, choose, estimate, overview, study_runs, train
+from fedentropy_core.records import RunFiles, load_records
+from fedentropy_core.studies import SHOWN, STUDIES, find_study, label_fields
+from fedentropy_core.study import EnginePool, Study, choose, estimate, overview, train
 
 REFERENCE = EnginePool("reference")
 TINY = {"dataset": "synthetic", "case": 2, "devices": 50, "rounds": 2}
 RUNS = [profile_config("smoke", **TINY, fraction=0.1, seed=seed, entropy=True) for seed in range(3)]
 
 
+def labels_of(runs, **fields):
+    return {run.label for run in runs if all(getattr(run, name) == value for name, value in fields.items())}
+
+
 def test_the_papers_runs():
-    runs = study_runs()
+    runs = STUDIES["paper"].runs
     assert len({run.key for run in runs}) == len(runs)
     assert all(run.profile == "paper" for run in runs)
     cifar10, cifar100, cinic10 = ([r for r in runs if r.dataset == name] for name in ("cifar10", "cifar100", "cinic10"))
-    assert (len(cifar10), len(cifar100), len(cinic10)) == (3 * 27, 3 * 24, 3 * 24)
+    assert (len(cifar10), len(cifar100), len(cinic10)) == (114, 69, 69)
+    assert labels_of(cifar10, case="shards") == {"fedavg", "fedavg+entropy"}
+    assert labels_of(cifar10, case=1) - labels_of(cifar10, case=2) == {
+        "fedavg+entropy-pools-only",
+        "fedavg+entropy-value",
+        "fedavg+entropy-pools-authors",
+    }
+    assert labels_of(cifar100, seed=1) == {
+        "fedavg",
+        "fedavg+entropy",
+        "fedprox",
+        "scaffold",
+        "moon",
+        "scaffold-authors",
+    }
+    assert [r.label for r in cifar100] == [r.label for r in cinic10]
 
 
 def test_most_valuable_first():
-    runs = study_runs()
-    assert {(r.dataset, r.seed) for r in runs[:27]} == {("cifar10", 0)}
-    assert {(r.dataset, r.seed) for r in runs[27:51]} == {("cifar100", 0)}
-    assert {(r.dataset, r.seed) for r in runs[51:105]} == {("cifar10", 1), ("cifar10", 2)}
-    assert {(r.dataset, r.seed) for r in runs[105:153]} == {("cifar100", 1), ("cifar100", 2)}
+    runs = STUDIES["paper"].runs
+    blocks = [(r.dataset, r.seed) for r in runs]
+    order = list(dict.fromkeys(blocks))
+    assert order == [(name, seed) for name in ("cifar10", "cifar100", "cinic10") for seed in (0, 1, 2)]
+    assert blocks == sorted(blocks, key=order.index)
+    assert [r.label for r in runs[:15:3]] == ["fedavg", "fedavg+entropy", "fedprox", "scaffold", "moon"]
+
+
+def test_weights_are_kept_of_fedavg_and_fedentropy():
+    kept = STUDIES["paper"].with_weights
+    assert {(run.dataset, run.label, run.case, run.seed) for run in kept} == {
+        ("cifar10", label, case, seed)
+        for label in ("fedavg", "fedavg+entropy")
+        for case in (1, 2, 3)
+        for seed in (0, 1, 2)
+    }
+
+
+def test_the_first_records_are_all_in_a_study():
+    """And nothing else is: a study that is not continued lists exactly what there is."""
+    for name, count in (("mirrored", 108), ("diagnosis", 18)):
+        runs = STUDIES[name].runs
+        assert len({run.key for run in runs}) == len(runs) == count
+        assert {record.config for record in load_records(name)} == set(runs)
+        assert set(overview(runs, study=STUDIES[name])["state"]) == {"recorded"}
+
+
+def test_studies_have_names():
+    assert SHOWN in STUDIES
+    with pytest.raises(ValueError, match="study must be one of paper, mirrored, diagnosis; got 'papers'"):
+        find_study("papers")
 
 
 def test_a_label_stands_for_its_configuration():
-    for run in study_runs():
-        assert profile_config("paper", **study.label_fields(run.label)).label == run.label
+    for run in STUDIES["paper"].runs:
+        assert profile_config("paper", **label_fields(run.label)).label == run.label
 
 
 def test_choosing_a_part():
-    part = choose(study_runs(), datasets=["cifar10"], cases=[1], methods=["moon"])
+    part = choose(STUDIES["paper"].runs, datasets=["cifar10"], cases=[1], methods=["moon"])
     assert [(run.method, run.entropy, run.seed) for run in part] == [("moon", False, seed) for seed in (0, 1, 2)]
     with pytest.raises(ValueError, match="no run has method 'mooon'; there are fedavg, "):
-        choose(study_runs(), methods=["mooon"])
+        choose(STUDIES["paper"].runs, methods=["mooon"])
 
 
 def test_training_what_is_missing(tmp_path):
@@ -113,10 +160,24 @@ def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path,
     assert "skipped synthetic case 2 fedavg+entropy seed 2" in capsys.readouterr().out
 
 
+def test_a_study_has_a_folder_of_its_own(tmp_path):
+    """Where its name does not fix all settings, the file's name tells the runs apart."""
+    runs = (RUNS[0], replace(RUNS[0], beta=0.5))
+    sweep = Study("sweep", "over β", runs, with_weights=runs[1:])
+    train(runs, 600, REFERENCE, tmp_path, progress=False, study=sweep)
+    assert list(overview(runs, tmp_path, sweep)["state"]) == ["recorded"] * 2
+    assert list(overview(runs, tmp_path)["state"]) == ["missing"] * 2
+    found = {record.config: record for record in load_records("sweep", tmp_path)}
+    assert set(found) == set(runs)
+    assert {record.path.parent for record in found.values()} == {tmp_path / "sweep/runs/synthetic/case2/fedavg+entropy"}
+    assert len(found[runs[1]].weights) == 62_006
+    assert not found[runs[0]].path.with_suffix(".npz").exists()
+
+
 def test_the_plan_on_the_command_line(tmp_path, capsys):
     main(["plan", "--datasets", "cifar10", "--seeds", "0", "--results", str(tmp_path)])
     shown = capsys.readouterr().out
-    assert "0 of 27 runs recorded" in shown
+    assert "0 of 38 runs recorded" in shown
     assert "fedavg+entropy-value" in shown
 
 

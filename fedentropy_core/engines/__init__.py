@@ -1,13 +1,17 @@
 """The engines: the same inputs, the same outputs, each fast somewhere else."""
 
+import sys
+
+import numpy as np
 import torch
 
 from fedentropy_core.engines import native
-from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, Work
+from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, UnsuitableModel, Work
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.reference import ReferenceEngine
+from fedentropy_core.model import initial_weights
 
-__all__ = ["ENGINES", "Cohort", "DeviceWork", "Engine", "LocalRule", "Work", "make_engine"]
+__all__ = ["ENGINES", "Cohort", "DeviceWork", "Engine", "LocalRule", "UnsuitableModel", "Work", "make_engine"]
 
 ENGINES = ("auto", "native", "batched", "reference")
 
@@ -15,21 +19,41 @@ ENGINES = ("auto", "native", "batched", "reference")
 def make_engine(name: str, dataset, threads: int | None = None, device: str | None = None) -> Engine:
     """The engine by name, ready for a data set; `device` is a torch device, None for what suits the engine.
 
-    "auto" is batched on CUDA, else native where a compiler has built it, else reference.
+    "auto" is batched on CUDA, else native where a compiler has built it, else reference; and reference, with a notice,
+    for a model that the faster one is not written for.
     """
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {name!r}")
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1; got {threads}")
-    if name == "auto":
-        name = _fastest(device)
+    if name != "auto":
+        return _make(name, dataset, threads, device)
+    try:
+        return _make(_fastest(device), dataset, threads, device)
+    except UnsuitableModel as why:
+        print(f"{why}: the reference engine is taken", file=sys.stderr)
+        return _make("reference", dataset, threads, device)
+
+
+def _make(name: str, dataset, threads: int | None, device: str | None) -> Engine:
+    if name == "reference":
+        return ReferenceEngine(dataset, threads, device or "cpu")
     if name == "native" and device not in (None, "cpu"):
         raise ValueError(f"the native engine is for CPUs; device must be cpu, got {device!r}")
-    if name == "native":
-        return native.NativeEngine(dataset, threads)
-    if name == "batched":
-        return BatchedEngine(dataset, device or "cuda")
-    return ReferenceEngine(dataset, threads, device or "cpu")
+    engine = native.NativeEngine(dataset, threads) if name == "native" else BatchedEngine(dataset, device or "cuda")
+    _check_forward(engine, dataset)
+    return engine
+
+
+def _check_forward(engine: Engine, dataset) -> None:
+    """Layers of the right shapes may still be put together in another way: the loss of some images tells."""
+    weights = 2 * initial_weights(len(dataset.classes), np.random.default_rng(0))
+    some = dataset.train_images[:8], dataset.train_labels[:8]
+    (_, found), (_, expected) = engine.evaluate(weights, *some), ReferenceEngine(dataset, 1).evaluate(weights, *some)
+    if abs(found - expected) > 1e-3:
+        raise UnsuitableModel(
+            f"the {engine.name} engine computes the paper's CNN only, and this model gives other outputs"
+        )
 
 
 def _fastest(device: str | None) -> str:

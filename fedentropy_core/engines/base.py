@@ -5,17 +5,22 @@ engine computes the same numbers up to float rounding.
 """
 
 import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 
+from fedentropy_core.model import layers
+
 
 @dataclass(frozen=True)
 class LocalRule:
     """One local step: g = ∇loss, v ← momentum·v + g, w ← w − lr·v − lr·correction; v starts at zero every round.
 
+    With `correction_in_momentum`: g = ∇loss + correction, v ← momentum·v + g, w ← w − lr·v.
     loss = cross-entropy + (prox_mu/2)·‖w − w_g‖² + moon_mu·ℓ_con, with
     ℓ_con = −log(exp(cos(z, z_g)/τ) / (exp(cos(z, z_g)/τ) + exp(cos(z, z_p)/τ))), the mean over the batch.
     """
@@ -26,6 +31,7 @@ class LocalRule:
     prox_mu: float = 0.0
     moon_mu: float = 0.0
     moon_tau: float = 0.5
+    correction_in_momentum: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,47 @@ class Engine(Protocol):
 
     def train(self, work: Work) -> Cohort: ...
 
-    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
+        """Of a model on uint8 images [n, 3, 32, 32]: how many of each class are right [C], and mean cross-entropy."""
         ...
+
+
+class UnsuitableModel(ValueError):
+    """An engine that is written for the paper's CNN meets another model."""
+
+
+def check_layers(engine: str, classes: int) -> None:
+    """Refuses a model whose layers are not those of the paper's CNN: such an engine would read past its weights."""
+    built_for = {
+        **{"conv1.weight": (6, 3, 5, 5), "conv1.bias": (6,), "conv2.weight": (16, 6, 5, 5), "conv2.bias": (16,)},
+        **{"fc1.weight": (120, 400), "fc1.bias": (120,), "fc2.weight": (84, 120), "fc2.bias": (84,)},
+        **{"fc3.weight": (classes, 84), "fc3.bias": (classes,)},
+    }
+    found = {layer.name: layer.shape for layer in layers(classes)}
+    if list(found.items()) != list(built_for.items()):
+        names = [name for name in {**built_for, **found} if built_for.get(name) != found.get(name)]
+        differs = f"{names[0]} is {found.get(names[0], 'missing')}" if names else "its layers are in another order"
+        raise UnsuitableModel(f"the {engine} engine computes the paper's CNN only, and in this model {differs}")
+
+
+def results_of(pool: Executor, function: Callable, jobs: Iterable, stop: np.ndarray) -> list:
+    """function(job) of every job, side by side. On an error or an interrupt no call is left behind: `stop` becomes 1,
+    which a call may look at, what waits is cancelled, what runs is waited for."""
+    calls = []
+    try:
+        for job in jobs:
+            calls.append(pool.submit(function, job))
+        return [call.result() for call in calls]
+    except BaseException:
+        stop[0] = 1
+        for call in calls:
+            call.cancel()
+        wait(calls)
+        raise
+
+
+def stop_flag() -> np.ndarray:
+    return np.zeros(1, np.int32)
 
 
 def usable_cores() -> int:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, usable_device
+from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, check_layers, usable_device
 from fedentropy_core.model import layers
 
 # Fixed, so that sums over images run in one order whatever else is in the stack; patches take 235 kB an image.
@@ -65,6 +65,7 @@ class BatchedEngine:
     def __init__(self, dataset, device: str = "cuda", dtype: torch.dtype = torch.float32):
         self.device, self.dtype = usable_device(device), dtype
         self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        check_layers(self.name, len(dataset.classes))
         self.layers = layers(len(dataset.classes))
         self.train_count = len(dataset.train_images)
         self.evaluated: tuple | None = None
@@ -99,29 +100,30 @@ class BatchedEngine:
         return [Cohort(*part) for part in zip(*parts, strict=True)]
 
     @torch.no_grad()
-    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
+        """How many images of each class are right, and mean cross-entropy, of uint8 images [n, 3, 32, 32]."""
         with _one_cpu_thread(self.device), _memory_advice(self.device, "evaluating"):
             pixels, targets = self._uploaded(images, labels)
             model = self._views(self._upload(weights[None]))
-            right, loss = [], []
+            right, loss = torch.zeros(self.layers[-1].size, dtype=torch.int64, device=self.device), []
             for x, y in zip(pixels.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True):
                 logits = affine(model[-1], features(model, self._patches(x[None])))
-                right.append((logits.argmax(1) == y).sum())
+                right.index_add_(0, y, (logits[0].argmax(0) == y).long())
                 loss.append(F.cross_entropy(logits, y[None], reduction="sum"))
-            right, loss = torch.stack(right).cpu(), torch.stack(loss).cpu().double()
-        return int(right.sum()) / len(images), float(loss.sum()) / len(images)
+            return right.cpu().numpy(), float(torch.stack(loss).cpu().double().sum()) / len(images)
 
     def _train(self, rule: LocalRule, terms: Terms, plan: Plan) -> torch.Tensor:
-        """The trained weights, [K, P]: v ← momentum·v + g, w ← w − lr·v − lr·correction."""
+        """The trained weights, [K, P], each step as LocalRule says."""
         shares = plan.real / plan.real.sum(2, keepdim=True).clamp(min=1)
         weights = terms.start.clone()
         velocity = torch.zeros_like(weights)
         for step, active in enumerate(plan.active):
             gradient = self._gradient(weights[:active], rule, terms, plan.visits[step, :active], shares[step, :active])
+            if terms.correction is not None and rule.correction_in_momentum:
+                gradient.add_(terms.correction[:active])
             velocity[:active].mul_(rule.momentum).add_(gradient)
             weights[:active].sub_(velocity[:active], alpha=rule.lr)
-            if terms.correction is not None:
+            if terms.correction is not None and not rule.correction_in_momentum:
                 weights[:active].sub_(terms.correction[:active], alpha=rule.lr)
         return weights
 

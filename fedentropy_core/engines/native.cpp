@@ -230,7 +230,8 @@ struct Training {
     const S* previous;          // or null
     S* trained;                 // out: the local model
     S* soft_label;              // out: [classes]
-    int64_t n, epochs, batch_size, classes;
+    const int32_t* stop;        // once it is not 0 the call returns at the next batch, what it gives is of no use
+    int64_t n, epochs, batch_size, classes, correction_in_momentum;
     double lr, momentum, prox_mu, moon_mu, moon_tau;
 };
 
@@ -1011,15 +1012,17 @@ struct Cnn {
     }
 
     /// g ← g + prox_mu·(w − w_g);  v ← momentum·v + g;  w ← w − lr·v − lr·correction.
+    /// With correction_in_momentum the correction is added to g instead.
     static void step(const Training<S>& job, long count, const S* global, const S* correction, const S* gradient,
                      S* velocity, S* weights) {
         const Vec minus_lr = fill(S(-job.lr)), momentum = fill(S(job.momentum)), prox = fill(S(job.prox_mu));
         for (long i = 0; i < count; i += WIDTH) {
             Vec w = load(weights + i), g = load(gradient + i);
             if (job.prox_mu != 0) g = fma(prox, w - load(global + i), g);
+            if (correction && job.correction_in_momentum) g = g + load(correction + i);
             const Vec v = fma(momentum, load(velocity + i), g);
             w = fma(minus_lr, v, w);
-            if (correction) w = fma(minus_lr, load(correction + i), w);
+            if (correction && !job.correction_in_momentum) w = fma(minus_lr, load(correction + i), w);
             store(velocity + i, v);
             store(weights + i, w);
         }
@@ -1146,6 +1149,7 @@ struct Cnn {
 
         for (int64_t epoch = 0; epoch < job.epochs; epoch++)
             for (int64_t first = 0; first < job.n; first += capacity) {
+                if (__atomic_load_n(job.stop, __ATOMIC_RELAXED)) return;
                 const Batch batch(int(job.n - first < capacity ? job.n - first : capacity));
                 const int64_t* order = job.order + epoch * job.n + first;
                 const uint8_t* mirror = job.mirror + epoch * job.n + first;
@@ -1163,14 +1167,14 @@ struct Cnn {
         soft_label(job, weights);
     }
 
-    /// The number of right answers (the first of equal logits is the answer) and the sum of cross-entropies, in order.
+    /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the sum
+    /// of cross-entropies, in order.
     static void evaluate(const uint8_t* images, const int64_t* labels, int64_t count, const float* pixel_values,
                          const S* weights, int classes, int64_t* right, double* loss) {
         const uint8_t not_mirrored[FORWARD_BATCH] = {};
         Workspace ws(classes, FORWARD_BATCH);
         Array<S> largest(FORWARD_BATCH), total(FORWARD_BATCH);
         pack_kernels(weights, ws);
-        *right = 0;
         *loss = 0;
         for (int64_t first = 0; first < count; first += FORWARD_BATCH) {
             const Batch batch(int(count - first < FORWARD_BATCH ? count - first : FORWARD_BATCH));
@@ -1185,7 +1189,7 @@ struct Cnn {
                 for (int c = 1; c < classes; c++)
                     if (logit[c * batch.padded] > logit[answer * batch.padded]) answer = c;
                 const int64_t label = labels[first + n];
-                *right += answer == label;
+                right[label] += answer == label;
                 *loss += double(total[n]) + (double(largest[n]) - double(logit[label * batch.padded]));
             }
         }

@@ -12,18 +12,29 @@ import subprocess
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, usable_cores
+from fedentropy_core.engines.base import (
+    Cohort,
+    DeviceWork,
+    LocalRule,
+    Work,
+    check_layers,
+    results_of,
+    stop_flag,
+    usable_cores,
+)
 from fedentropy_core.model import parameter_count
 
 SOURCE = Path(__file__).with_name("native.cpp")
 CACHE = Path(__file__).with_name("_build")
 IMAGE_SHAPE = (3, 32, 32)
+LARGEST_BATCH = 2**19  # images; native.cpp counts places in a batch's pixels with 32 bits
 EVALUATION_CHUNK = 960  # images a call; fixed, so that losses are added in one order whatever the number of threads
 
 
@@ -118,8 +129,8 @@ class _Training(ctypes.Structure):
 
     _fields_ = (
         [(name, ctypes.c_void_p) for name in ("images", "labels", "pixel_values", "positions", "order", "mirror")]
-        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label")]
-        + [(name, ctypes.c_int64) for name in ("n", "epochs", "batch_size", "classes")]
+        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label", "stop")]
+        + [(name, ctypes.c_int64) for name in ("n", "epochs", "batch_size", "classes", "correction_in_momentum")]
         + [(name, ctypes.c_double) for name in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")]
     )
 
@@ -157,6 +168,7 @@ class NativeEngine:
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be float32 or float64; got {np.dtype(dtype)}")
         self.classes = len(dataset.classes)
+        check_layers(self.name, self.classes)
         self.parameters = parameter_count(self.classes)
         self.dtype = np.dtype(dtype)
         self.images, self.labels = _checked_images(
@@ -176,25 +188,24 @@ class NativeEngine:
         count = len(work.devices)
         trained = np.empty((count, self.parameters), self.dtype)
         soft_labels = np.empty((count, self.classes), self.dtype)
+        stop = stop_flag()
         jobs = [
-            self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k])
+            self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k], stop)
             for k, device in enumerate(work.devices)
         ]
-        longest_first = sorted(range(count), key=lambda k: -jobs[k][0].n * jobs[k][0].epochs)
-        calls = [self.pool.submit(_call, self.library.train, ctypes.byref(jobs[k][0])) for k in longest_first]
-        for call in calls:
-            call.result()
-        steps = [job.epochs * -(-job.n // job.batch_size) for job, _ in jobs]
+        longest_first = sorted(jobs, key=lambda job: -job.struct.n * job.struct.epochs)
+        results_of(self.pool, lambda job: _call(self.library.train, ctypes.byref(job.struct)), longest_first, stop)
+        steps = [job.struct.epochs * -(-job.struct.n // job.struct.batch_size) for job in jobs]
         return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64))
 
-    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """(accuracy, mean cross-entropy) of a model on uint8 images [n, 3, 32, 32]."""
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
+        """How many images of each class are right, and mean cross-entropy, of uint8 images [n, 3, 32, 32]."""
         weights = _checked(weights, self.dtype, (self.parameters,), "weights")
         images, labels = _checked_images(images, labels, self.classes, "images", "labels")
         if len(images) == 0:
             raise ValueError("images must hold at least one image")
         starts = range(0, len(images), EVALUATION_CHUNK)
-        right, loss = np.zeros(len(starts), np.int64), np.zeros(len(starts))
+        right, loss = np.zeros((len(starts), self.classes), np.int64), np.zeros(len(starts))
 
         def score(chunk: int) -> None:
             part = slice(starts[chunk], starts[chunk] + EVALUATION_CHUNK)
@@ -202,14 +213,14 @@ class NativeEngine:
                 self.library.evaluate,
                 *(_address(images[part]), _address(labels[part]), len(labels[part])),
                 *(_address(self.pixel_values), _address(weights), self.classes),
-                *(_address(right[chunk:]), _address(loss[chunk:])),
+                *(_address(right[chunk]), _address(loss[chunk:])),
             )
 
-        list(self.pool.map(score, range(len(starts))))
+        results_of(self.pool, score, range(len(starts)), stop_flag())
         total = 0.0
         for part in loss:
             total += float(part)
-        return int(right.sum()) / len(images), total / len(images)
+        return right.sum(axis=0), total / len(images)
 
     def _job(
         self,
@@ -219,13 +230,17 @@ class NativeEngine:
         name: str,
         trained: np.ndarray,
         soft_label: np.ndarray,
-    ) -> tuple[_Training, list[np.ndarray | None]]:
-        """The call's argument, and the arrays that must live as long as it."""
+        stop: np.ndarray,
+    ) -> "_Job":
         positions = _checked(device.images, np.int64, (None,), f"{name}.images")
         order = _checked(device.order, np.int64, (None, len(positions)), f"{name}.order")
         mirror = _checked(device.mirror, np.bool_, order.shape, f"{name}.mirror")
         if len(positions) == 0:
             raise ValueError(f"{name}.images must hold at least one image")
+        if min(rule.batch_size, len(positions)) > LARGEST_BATCH:
+            raise ValueError(
+                f"batch_size must be at most {LARGEST_BATCH:,} for the native engine; got {rule.batch_size:,}"
+            )
         _check_range(positions, len(self.images), f"{name}.images")
         _check_range(order, len(positions), f"{name}.order")
         extras = {
@@ -242,14 +257,24 @@ class NativeEngine:
             "weights": weights,
             "trained": trained,
             "soft_label": soft_label,
+            "stop": stop,
             **extras,
         }
-        job = _Training(
+        struct = _Training(
             **{field: None if array is None else _address(array) for field, array in arrays.items()},
             **{"n": len(positions), "epochs": len(order), "batch_size": rule.batch_size, "classes": self.classes},
+            correction_in_momentum=rule.correction_in_momentum,
             **{field: getattr(rule, field) for field in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")},
         )
-        return job, list(arrays.values())
+        return _Job(struct, tuple(arrays.values()))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A call's argument with the arrays it points into: who holds the job holds them, whatever becomes of its maker."""
+
+    struct: _Training
+    arrays: tuple[np.ndarray | None, ...]
 
 
 def _call(function, *arguments) -> None:
@@ -294,8 +319,8 @@ def _check_range(indices: np.ndarray, end: int, name: str) -> None:
 
 
 def _check_rule(rule: LocalRule) -> None:
-    if rule.batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {rule.batch_size}")
+    if not 1 <= rule.batch_size < 2**63:
+        raise ValueError(f"batch_size must be at least 1 and fit 64 bits; got {rule.batch_size}")
     if not rule.moon_tau > 0:
         raise ValueError(f"moon_tau must be greater than 0; got {rule.moon_tau}")
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, Work, usable_cores, usable_device
+from fedentropy_core.engines.base import Cohort, DeviceWork, Work, results_of, stop_flag, usable_cores, usable_device
 from fedentropy_core.model import CNN, build, flatten
 
 FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
@@ -31,26 +31,31 @@ class ReferenceEngine:
 
     def train(self, work: Work) -> Cohort:
         largest_first = sorted(range(len(work.devices)), key=lambda k: -len(work.devices[k].images))
-        futures = {k: self.pool.submit(self._train_device, work, work.devices[k]) for k in largest_first}
-        results = [futures[k].result() for k in range(len(work.devices))]
-        weights, soft_labels, steps = zip(*results, strict=True)
+        stop = stop_flag()
+        trained = results_of(self.pool, lambda k: self._train_device(work, work.devices[k], stop), largest_first, stop)
+        results = dict(zip(largest_first, trained, strict=True))
+        weights, soft_labels, steps = zip(*(results[k] for k in range(len(work.devices))), strict=True)
         return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64))
 
-    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         model = self._build(weights)
         chunks = [slice(start, start + FORWARD_BATCH) for start in range(0, len(images), FORWARD_BATCH)]
 
         @torch.no_grad()
-        def score(chunk: slice) -> tuple[int, float]:
+        def score(chunk: slice) -> tuple[np.ndarray, float]:
             target = torch.tensor(labels[chunk], device=self.device)
             logits = model(self._normalise(images[chunk]))
             loss = F.cross_entropy(logits, target, reduction="sum")
-            return int((logits.argmax(1) == target).sum()), float(loss)
+            right = target[logits.argmax(1) == target]
+            return right.bincount(minlength=self.classes).cpu().numpy(), float(loss)
 
-        right, loss = zip(*self.pool.map(score, chunks), strict=True)
-        return sum(right) / len(images), sum(loss) / len(images)
+        right, loss = zip(*results_of(self.pool, score, chunks, stop_flag()), strict=True)
+        return sum(right), sum(loss) / len(images)
 
-    def _train_device(self, work: Work, device: DeviceWork) -> tuple[np.ndarray, np.ndarray, int]:
+    def _train_device(
+        self, work: Work, device: DeviceWork, stop: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int] | None:
+        """The local model, its soft label and the steps taken; None once it is told to stop."""
         model = self._build(work.weights)
         images = self._normalise(self.images[device.images])
         labels = torch.tensor(self.labels[device.images], device=self.device)
@@ -62,12 +67,16 @@ class ReferenceEngine:
         for order, mirror in zip(torch.from_numpy(device.order), torch.from_numpy(device.mirror), strict=True):
             visits = zip(order.split(work.rule.batch_size), mirror.split(work.rule.batch_size), strict=True)
             for batch, flipped in visits:
+                if stop[0]:
+                    return None
                 x = images[batch]
                 x[flipped] = x[flipped].flip(-1)
                 loss_of(x, labels[batch]).backward()
+                if correction is not None and work.rule.correction_in_momentum:
+                    torch._foreach_add_([parameter.grad for parameter in parameters], correction)
                 sgd.step()
                 sgd.zero_grad()
-                if correction is not None:
+                if correction is not None and not work.rule.correction_in_momentum:
                     with torch.no_grad():
                         torch._foreach_add_(parameters, correction, alpha=-work.rule.lr)
                 steps += 1

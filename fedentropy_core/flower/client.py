@@ -13,7 +13,7 @@ from fedentropy_core.federation import device_work
 from fedentropy_core.flower.device import LocalResult, TrainFunction, client_app, confirmed_extra, previous_arrays
 from fedentropy_core.flower.protocol import ARRAYS, CONFIG, CONTROL, ROUND, pack
 from fedentropy_core.flower.settings import Settings, read_settings
-from fedentropy_core.methods import control_change
+from fedentropy_core.methods import SCAFFOLDS, control_change
 from fedentropy_core.partition import partition
 
 FLAT = "weights"  # the one array of a record: the flat vector of the core
@@ -25,7 +25,8 @@ def local_training(settings_of: Callable[[Context], Settings]) -> TrainFunction:
 
     def train(message: Message, context: Context) -> LocalResult:
         settings = settings_of(context)
-        trainer = {"scaffold": _train_scaffold, "moon": _train_moon}.get(settings.config.method, _train_plain)
+        trainers = dict.fromkeys(SCAFFOLDS, _train_scaffold) | {"moon": _train_moon}
+        trainer = trainers.get(settings.config.method, _train_plain)
         return trainer(_Bench(settings, message, context), message, context)
 
     return train
@@ -83,17 +84,15 @@ def _train_scaffold(bench: _Bench, message: Message, context: Context) -> LocalR
     cohort = bench.train(correction=control - own)
     # Only now: had training failed, the change would be added again.
     context.state[_DEVICE_CONTROL] = pack({FLAT: own})
-    steps = int(cohort.steps[0])
-    return bench.result(
-        cohort, **{CONTROL: control_change(bench.weights, cohort.weights[0], control, steps, bench.config.lr)}
-    )
+    divisor = SCAFFOLDS[bench.config.method].divisor(int(cohort.steps[0]), bench.config.lr)
+    return bench.result(cohort, **{CONTROL: control_change(bench.weights, cohort.weights[0], control, divisor)})
 
 
 @lru_cache(maxsize=2)
 def workshop(config: RunConfig, engine: str) -> tuple[Engine, list[np.ndarray]]:
     """The engine and every device's images; kept by a process that serves several devices, as in a simulation."""
     dataset = load_dataset(config.dataset)
-    parts = partition(dataset.train_labels, config.case, config.devices, config.seed, config.beta)
+    parts = partition(dataset.train_labels, config.case, config.devices, config.partition_draw, config.beta)
     return make_engine(engine, dataset, threads=1), parts
 
 

@@ -16,6 +16,7 @@ from fedentropy_core.flower.server_method import Plain, ScaffoldServer
 from fedentropy_core.flower.session import RoundReport
 from fedentropy_core.flower.settings import Settings, read_settings
 from fedentropy_core.flower.strategy import FedEntropyStrategy
+from fedentropy_core.methods import SCAFFOLDS
 from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
 from fedentropy_core.randomness import generator
@@ -29,7 +30,7 @@ def serve(grid: Grid, settings: Settings, on_row: OnRow) -> None:
     config = settings.config
     dataset = load_dataset(config.dataset)
     # A partition that cannot be made is an error here, not a fault of every device.
-    partition(dataset.train_labels, config.case, config.devices, config.seed, config.beta)
+    partition(dataset.train_labels, config.case, config.devices, config.partition_draw, config.beta)
     engine = make_engine(settings.engine, dataset)
     strategy = FedEntropyStrategy(
         classes=len(dataset.classes),
@@ -43,12 +44,14 @@ def serve(grid: Grid, settings: Settings, on_row: OnRow) -> None:
         min_devices=settings.min_devices,
         timeout=settings.timeout,
         max_attempts=settings.max_attempts,
-        method=ScaffoldServer if config.method == "scaffold" else Plain,
+        method=ScaffoldServer if config.method in SCAFFOLDS else Plain,
+        global_step=config.global_step,
     )
 
     def evaluate(round: int, arrays: ArrayRecord) -> MetricRecord:
-        accuracy, loss = engine.evaluate(arrays[FLAT].numpy(), dataset.test_images, dataset.test_labels)
-        return MetricRecord({"accuracy": accuracy, "loss": loss})
+        right, loss = engine.evaluate(arrays[FLAT].numpy(), dataset.test_images, dataset.test_labels)
+        accuracy = int(right.sum()) / len(dataset.test_images)
+        return MetricRecord({"accuracy": accuracy, "loss": loss, "correct": right.tolist()})
 
     weights = initial_weights(len(dataset.classes), generator(config.seed, "weights"))
     strategy.start(
@@ -73,6 +76,7 @@ def _row(report: RoundReport, arrays: ArrayRecord) -> Round:
         bytes_up=report.bytes_up,
         bytes_down=report.bytes_down,
         weights=weights_hash(arrays[FLAT].numpy()),
+        correct=tuple(report.metrics["correct"]),
     )
 
 

@@ -29,7 +29,7 @@ from fedentropy_core.flower.protocol import (
     unpack,
 )
 from fedentropy_core.flower.roster import Roster
-from fedentropy_core.methods import aggregate
+from fedentropy_core.methods import aggregate, move
 from fedentropy_core.randomness import generator
 from fedentropy_core.selection import Selection, make_selection
 
@@ -199,7 +199,11 @@ class Session:
         models = [model for model, _ in uploads.values()]
         # Doubles, since a device may claim any size and whole numbers would overflow.
         weights = np.array([sizes[device] for device in uploads], dtype=np.float64)
-        self.model = {name: _mean([model[name] for model in models], weights) for name in self.model}
+        step = self.strategy.global_step
+        self.model = {
+            name: _moved(start, _mean([model[name] for model in models], weights), step)
+            for name, start in self.model.items()
+        }
         self.method.absorb([extra for _, extra in uploads.values()])
         self.confirmed |= dict.fromkeys(uploads, round)
 
@@ -235,6 +239,11 @@ def _as_before(selection: Selection, lost: tuple[int, ...]) -> Selection:
     else:
         selection.settle((), lost)
     return selection
+
+
+def _moved(start: np.ndarray, mean: np.ndarray, global_step: float) -> np.ndarray:
+    """Whole numbers, such as a batch count, take no step."""
+    return move(start, mean, global_step) if mean.dtype.kind == "f" else mean
 
 
 def _mean(arrays: list[np.ndarray], sizes: np.ndarray) -> np.ndarray:

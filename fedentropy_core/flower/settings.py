@@ -28,7 +28,7 @@ def read_settings(table: Mapping[str, bool | float | int | str]) -> Settings:
     if unknown:
         raise ValueError(f"unknown settings: {', '.join(unknown)}")
     # TOML has no null and one type a key: "" is RunConfig's None, and case 1 may come as "1".
-    config["selection"] = config.get("selection") or None
+    config |= {name: None for name in ("selection", "partition_seed") if config.get(name) == ""}
     if str(config.get("case")).isdigit():
         config["case"] = int(config["case"])
     return Settings(RunConfig(**config), **own)

@@ -35,6 +35,7 @@ class FedEntropyStrategy:
     min_devices: int = 1
     timeout: float = 600.0
     max_attempts: int = 10
+    global_step: float = 1.0  # η: the new global model is w_g + η·(mean − w_g)
     method: Callable[[Arrays, int], ServerMethod] = Plain
 
     def __post_init__(self) -> None:
@@ -44,7 +45,8 @@ class FedEntropyStrategy:
         check_integer(self, "seed", least=0)
         check_number(self, "fraction", lambda value: 0 < value <= 1, "in (0, 1]")
         check_number(self, "epsilon", lambda value: 0 <= value <= 1, "in [0, 1]")
-        check_number(self, "timeout", lambda value: value > 0, "positive")
+        for name in ("timeout", "global_step"):
+            check_number(self, name, lambda value: value > 0, "positive")
         if self.min_devices > self.cohort:
             raise ValueError(f"min_devices is {self.min_devices}, but a round goes to {self.cohort} devices")
 
