@@ -125,6 +125,11 @@ def profile_config(profile: str, **fields) -> RunConfig:
     return RunConfig(**PROFILES[profile] | fields)
 
 
+def unusual(config: RunConfig) -> dict[str, int | float | str | None]:
+    """The settings in which a configuration differs from the paper's."""
+    return {name: getattr(config, name) for name, usual in _SETTINGS.items() if getattr(config, name) != usual}
+
+
 def stored_config(fields: dict) -> RunConfig:
     """The configuration of a record, of any generation; a ValueError names what is missing or unknown."""
     known = RunConfig.__dataclass_fields__.keys()

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fedentropy_core.config import PROFILES, RunConfig
+from fedentropy_core.config import PROFILES, RunConfig, unusual
 from fedentropy_core.entropy import RESOLUTION, Judgment, judge
 from fedentropy_core.heterogeneity import distance, label_counts
 from fedentropy_core.optimal import Groups, all_groups
@@ -26,6 +26,7 @@ from fedentropy_core.plots import line, use_style
 from fedentropy_core.plots_judgment import judgment_steps
 from fedentropy_core.records import RunRecord, load_records
 from fedentropy_core.report import DATASET_NAMES, NAMES
+from fedentropy_core.studies import SHOWN, STUDIES
 
 _made: Counter[str] = Counter()
 
@@ -81,7 +82,7 @@ def _control(kind: type[widgets.Widget], description: str, **options) -> widgets
 
 
 def partition_panel() -> Panel:
-    """Which labels each device has, for any data set, case, β, number of devices and seed. Needs no data."""
+    """Which labels each device has, for any data set, case, β, number of devices and draw. Needs no data."""
     datasets = [(DATASET_NAMES[name], name) for name in ("cifar10", "cifar100", "cinic10", "synthetic")]
     dataset = _control(widgets.Dropdown, "data", options=datasets)
     cases = [("case 1: one label", 1), ("case 2: two labels", 2), ("case 3: Dirichlet(β)", 3), ("iid", "iid")]
@@ -89,14 +90,12 @@ def partition_panel() -> Panel:
     late = {"continuous_update": False}
     beta = _control(widgets.FloatLogSlider, "β", value=0.1, min=-2, max=2, step=0.1, readout_format=".3f", **late)
     devices = _control(widgets.IntSlider, "devices", value=100, min=5, max=200, **late)
-    seed = _control(widgets.IntSlider, "seed", value=0, min=0, max=20, **late)
+    seed = _control(widgets.IntSlider, "partition seed", value=0, min=0, max=20, **late)
 
     def draw() -> tuple[Figure, str]:
         beta.disabled = case.value != 3
-        config = RunConfig(
-            dataset=dataset.value, case=case.value, devices=devices.value, seed=seed.value, beta=beta.value
-        )
-        counts = label_counts(config)
+        draw = {"partition_seed": seed.value, "beta": beta.value}
+        counts = label_counts(RunConfig(dataset=dataset.value, case=case.value, devices=devices.value, **draw))
         return _partition_picture(counts), _partition_sentence(counts)
 
     controls = (dataset, case, beta, devices, seed)
@@ -244,11 +243,11 @@ NO_RUNS = (
 
 
 def runs_panel(results: Path | str | None = None) -> Panel:
-    """Any recorded runs in one picture, those of all profiles and your own."""
+    """Any recorded runs in one picture, those of all studies and your own."""
     runs = {
         name: record
-        for profile in (*PROFILES, "custom")
-        for name, record in _named(profile, load_records(profile, results)).items()
+        for folder in dict.fromkeys([*STUDIES, *PROFILES, "custom"])
+        for name, record in _named(folder, load_records(folder, results)).items()
     }
     first = [name for name, run in runs.items() if _shown_first(run.config)]
     chosen = widgets.SelectMultiple(
@@ -268,19 +267,23 @@ def runs_panel(results: Path | str | None = None) -> Panel:
     return Panel("recorded runs", [chosen, widgets.HBox([measure, window])], draw).follow(chosen, measure, window)
 
 
-def _named(profile: str, records: Sequence[RunRecord]) -> dict[str, RunRecord]:
-    """A name for each run; runs of one's own end with a piece of their key, since they may differ in any setting."""
-    return {
-        f"{profile} · {DATASET_NAMES[c.dataset]} · {c.case if isinstance(c.case, str) else f'case {c.case}'} · "
-        f"{NAMES.get(c.label, c.label)} · seed {c.seed}{f' · {c.key[:6]}' if profile == 'custom' else ''}": record
-        for record in records
-        for c in (record.config,)
-    }
+def _named(folder: str, records: Sequence[RunRecord]) -> dict[str, RunRecord]:
+    """A name for each run; one of no profile says where it differs from the paper, and which file it is."""
+    return {_name(folder, record): record for record in records}
+
+
+def _name(folder: str, record: RunRecord) -> str:
+    c = record.config
+    case = c.case if isinstance(c.case, str) else f"case {c.case}"
+    parts = [folder, DATASET_NAMES[c.dataset], case, NAMES.get(c.label, c.label), f"seed {c.seed}"]
+    if c.profile == "custom":
+        parts += [f"{name} {value}" for name, value in unusual(c).items()] + [record.path.stem[-6:]]
+    return " · ".join(parts)
 
 
 def _shown_first(config: RunConfig) -> bool:
     is_pair = config.label in ("fedavg", "fedavg+entropy")
-    return is_pair and (config.profile, config.dataset, config.case, config.seed) == ("paper", "cifar10", 1, 0)
+    return is_pair and (config.profile, config.dataset, config.case, config.seed) == (SHOWN, "cifar10", 1, 0)
 
 
 def _runs_picture(runs: dict[str, RunRecord], measure: str, window: int) -> Figure:

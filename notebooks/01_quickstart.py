@@ -146,9 +146,9 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# **What we see.** Both learn. FedEntropy uploads a quarter fewer models, and its accuracy is ahead in eight of ten rounds.
-# One seed of ten rounds on a toy set is an illustration, not evidence: change `seed` above and run again. The evidence is
-# in the other notebooks.
+# **What we see.** Both learn, and FedEntropy uploads fewer models. One seed of ten rounds on a toy set is an illustration,
+# not evidence: change `seed` above and run again. The evidence is in the other
+# notebooks.
 #
 # ## Where to go next
 #

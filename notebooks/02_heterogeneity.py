@@ -29,7 +29,8 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %% [markdown]
-# The share of each label (row) on each device (column), seed 0.
+# The share of each label (row) on each device (column) in the draw of partition seed 0, which all runs of the study
+# “paper” share, and those of seed 0 of “mirrored”.
 
 # %%
 figure = plots.label_distribution(heterogeneity.counts_by_case(seed=0))
@@ -39,7 +40,7 @@ plots.save(figure, "figure5_label_distribution", figures)
 # How far is a device's label distribution p_k from the global one, p? *Distance*: total variation, ½·Σ|p_k − p|,
 # averaged over devices; 0 is iid, and with 10 labels a single-label device has 0.9. Devices differ in size in case 3,
 # so also weighted by their images; and, as a second measure, the Kullback-Leibler *divergence* Σ p_k·ln(p_k/p). Means
-# over seeds 0 to 2.
+# over partition seeds 0 to 2.
 
 # %%
 index = heterogeneity.index_table(seeds=(0, 1, 2))
@@ -58,8 +59,9 @@ shown
 # the more even one on CIFAR-10 and CINIC-10. What does increase from case 1 to case 3 is the inequality of sizes: cases
 # 1 and 2 give all devices the same number of images, case 3 does not.
 #
-# The draws of case 3 differ from seed to seed, and every method of a seed trains on the same one. The effective number
-# of devices to a label is 1/Σs² over the devices' shares s of it; given is that of the label that is spread the least.
+# The draws of case 3 differ from partition seed to partition seed; in the study “mirrored” every seed has its own, on
+# which all its methods train. The effective number of devices to a label is 1/Σs² over the devices' shares s of it;
+# given is that of the label that is spread the least.
 
 # %%
 draws = heterogeneity.seeds_table(seeds=(0, 1, 2))
@@ -69,7 +71,7 @@ report.write_table("heterogeneity_by_seed", draws, shown, tables)
 shown
 
 # %% [markdown]
-# **What we see.** In two draws one device holds more than half of a label: seed 2 of CIFAR-10 (2,952 of 5,000 images)
+# **What we see, in “mirrored”.** In two draws one device holds more than half of a label: seed 2 of CIFAR-10 (2,952 of 5,000 images)
 # and seed 0 of CIFAR-100. With uniform draws nine rounds of ten are without it and see little of the label; FedEntropy
 # keeps it in 1 and 4 % of rounds (large devices: notebook 08). On these two SCAFFOLD is behind all other methods of
 # Table 1, and on that of CIFAR-10 every method is less accurate than with other seeds (notebook 03). That was noticed

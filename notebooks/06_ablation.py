@@ -20,7 +20,8 @@
 # * **FedEntropy**: judgment and pools.
 # * **without pools**: the judgment drops devices, selection is uniform.
 # * **pools only** (ours): the judgment only moves devices between the pools, all chosen devices upload.
-# * **authors' values**: the selection rule of the authors' released code, which has no pools.
+# * **authors' values**: the selection rule of the authors' code of October 2022, which has no pools; that of June 2022,
+#   which made the paper's numbers, has them.
 # * **FedAvg**: neither.
 #
 # Shown are the seeds that all five have.

@@ -61,8 +61,8 @@ shown(table)
 # 3. One run each.
 #
 # *Spread.* The paper's standard deviations in case 3 are 0.2 to 1.2 points, ours 3.0 to 6.5, probably since every seed
-# draws its own partition. The authors' code has one fixed seed; if the paper's three runs share a partition, its level
-# in cases 2 and 3 is that of one draw, and in case 2 our draws differ by 1.0 to 1.9 (standard deviation). That would do
+# draws its own partition. The authors' code of June 2022 loads one saved partition; if the paper's three runs share one
+# in all cases, its level in cases 2 and 3 is that of one draw, and in case 2 our draws differ by 1.0 to 1.9 (standard deviation). That would do
 # for FedAvg, FedProx and FedEntropy, which are 1.3 to 2.0 above the paper there, not for Moon (3.8) and SCAFFOLD (6.0).
 # It does not explain all: some of those standard deviations are below the noise of ten rounds in a single run (notebook
 # 03), and the rounds that the paper's FedAvg takes to its target in case 3 vary by 239.
@@ -72,7 +72,7 @@ shown(table)
 # epoch it ends at 15.72; with one local epoch and all devices it learns up to round 85 (22.66) and then falls to chance
 # within seven rounds.
 #
-# *SCAFFOLD in cases 2 and 3.* Without momentum, which the authors' code does not have, it ends at 48.93 and 50.49 (last
+# *SCAFFOLD in cases 2 and 3.* Without momentum, which the code of October 2022 does not have, it ends at 48.93 and 50.49 (last
 # hundred rounds 50.40 and 47.61) in place of 56.23 and 54.00. In case 2 that is the paper's level, 48.73 ± 1.62; in
 # case 3 three seeds with momentum are there already (50.57, the paper 50.49 ± 1.21), and without momentum SCAFFOLD is
 # behind FedAvg (51.19), where the paper has it 2.2 points ahead. Momentum makes local steps up to twice as long, and

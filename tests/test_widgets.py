@@ -23,6 +23,9 @@ def test_partition_panel_draws_and_explains_errors():
     assert not c["β"].disabled
     c["β"].value = 1.0
     assert panel.picture.value != first
+    first = panel.picture.value
+    c["partition seed"].value = 1
+    assert panel.picture.value != first
     c["partition"].value = 1
     assert c["β"].disabled
     assert "<b>0.90</b>" in panel.sentence.value
@@ -61,11 +64,13 @@ def test_runs_panel(tmp_path):
     assert "No runs are recorded yet" in widgets.runs_panel(tmp_path).sentence.value
     small = {"dataset": "synthetic", "case": 2, "devices": 20, "fraction": 0.25, "epochs": 1}
     run(RunConfig(**small, rounds=5), progress=False, results=tmp_path)
-    run(RunConfig(**small, rounds=3, entropy=True), progress=False, results=tmp_path)
+    other = RunConfig(**small, rounds=3, entropy=True, partition_seed=None, global_step=0.5)
+    run(other, progress=False, results=tmp_path)
     panel = widgets.runs_panel(tmp_path)
     assert "Choose runs" in panel.sentence.value
     chooser = panel.children[0]
     assert len(chooser.options) == 2
+    assert any("rounds 3" in name and "partition_seed None · global_step 0.5" in name for name in chooser.options)
     chooser.value = chooser.options
     assert panel.picture.value
     for measure in widgets.MEASURES:
