@@ -14,7 +14,9 @@ from fedentropy_core import cluster, load_dataset, run  # noqa: E402
 from fedentropy_core.cluster import Share, train_on_cluster  # noqa: E402
 from fedentropy_core.config import profile_config  # noqa: E402
 from fedentropy_core.engines import make_engine  # noqa: E402
-from fedentropy_core.records import RunFiles  # noqa: E402
+from fedentropy_core.records import RunFiles, load_record  # noqa: E402
+from fedentropy_core.runner import OutOfTime  # noqa: E402
+from fedentropy_core.study import Study  # noqa: E402
 
 RUNS = [
     profile_config("smoke", dataset="synthetic", case=2, seed=seed, method="scaffold", rounds=40) for seed in range(3)
@@ -55,6 +57,24 @@ def test_a_killed_worker_costs_one_slice(two_workers, tmp_path, capsys):
     for config in RUNS:
         assert contents(config, tmp_path / "cluster") == contents(config, tmp_path / "alone")
         assert not RunFiles(config, tmp_path / "cluster").checkpoint.exists()
+
+
+def test_a_record_of_the_cluster_is_whole(two_workers, tmp_path):
+    """Begun on two cores of this machine, finished by a worker of one: it says both, and has all that a record has."""
+    config = RUNS[0]
+    study = Study("sweep", "a run", (config,), with_weights=(config,))
+    engine = make_engine("native", load_dataset("synthetic"), threads=2)
+    alone = run(config, engine, progress=False, results=tmp_path / "alone", keep_weights=True)
+    with pytest.raises(OutOfTime):
+        run(config, engine, progress=False, results=tmp_path, deadline=time.monotonic(), study="sweep")
+    train_on_cluster([config], two_workers[0].address, Share(cpus=1, engine="native"), tmp_path, study=study)
+    record = load_record(RunFiles(config, tmp_path, "sweep").csv)
+    assert record.about["provenance"]["cores"] == 1
+    assert [before["cores"] for before in record.about["begun_on"]] == [2]
+    assert record.about["test_images"] == [100] * 10
+    assert [sum(right) / 1000 for right in record.rounds["correct"]] == record.rounds["accuracy"].tolist()
+    assert record.rounds.equals(alone.rounds)
+    assert record.weights.tobytes() == alone.weights.tobytes()
 
 
 def test_a_run_that_diverges_does_not_stop_the_others(two_workers, tmp_path, capsys):
