@@ -184,6 +184,31 @@ def test_no_call_is_left_behind(why):
     assert stop[0] == 1
 
 
+def test_a_signal_while_work_is_handed_out_leaves_no_call_behind():
+    """An exception there would lose the call, or leave the pool's own locks locked, and the run would hang."""
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *arguments):
+            call = super().submit(*arguments)
+            if next(submitted) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return call
+
+    def work(job):
+        started.append(job)
+        while not stop[0]:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        ended.append(job)
+
+    stop, started, ended, submitted = stop_flag(), [], [], count(1)
+    with Pool(4) as pool:
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), interrupts.at_once():
+            results_of(pool, work, range(4), stop)
+        assert sorted(ended) == sorted(started)
+    assert sorted(ended) == sorted(started)
+
+
 def test_results_stand_in_the_order_of_their_jobs():
     stop = stop_flag()
     with ThreadPoolExecutor(4) as pool:
