@@ -198,7 +198,7 @@ def test_a_signal_while_work_is_handed_out_leaves_no_call_behind():
         started.append(job)
         while not stop[0]:
             time.sleep(0.001)
-        time.sleep(0.05)
+        time.sleep(0.2 * job)
         ended.append(job)
 
     stop, started, ended, submitted = stop_flag(), [], [], count(1)
