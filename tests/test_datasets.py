@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from fedentropy_core import datasets, sources
-from fedentropy_core.datasets import DataError, DatasetMissing, load_dataset, prepare, synthetic
+from fedentropy_core.datasets import DataError, DatasetMissing, known_fingerprint, load_dataset, prepare, synthetic
 
 FILES = dict[str, bytes]
 
@@ -535,6 +535,26 @@ def test_damaged_cache(cached, root, fault, tmp_path):
     load_dataset("cinic10", root)
 
 
+def test_a_pinned_set_is_known_without_its_images(root, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(root))
+    monkeypatch.setitem(sources.SPECS, "cifar10", REAL_SPECS["cifar10"])
+    assert known_fingerprint("cifar10") == REAL_SPECS["cifar10"].fingerprint
+    assert len(known_fingerprint("cifar10")) == 64
+
+
+def test_a_set_without_a_pin_is_known_by_its_cache(cached, root, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(root))
+    assert known_fingerprint("cinic10") == load_dataset("cinic10").fingerprint
+    cached.write_bytes(cached.read_bytes()[:1000])
+    assert known_fingerprint("cinic10") is None
+    cached.unlink()
+    assert known_fingerprint("cinic10") is None
+
+
+def test_the_synthetic_set_is_known():
+    assert known_fingerprint("synthetic") == load_dataset("synthetic").fingerprint
+
+
 def test_cache_of_other_images_than_the_pinned(tmp_path, root, monkeypatch):
     prepare("cifar10", write_tar(tmp_path / "p.tgz", npm_package(), "w:gz"), root, progress=False)
     monkeypatch.setitem(sources.SPECS, "cifar10", replace(sources.SPECS["cifar10"], fingerprint="0" * 64))
@@ -550,7 +570,7 @@ def test_missing_cache_says_what_to_run(root, name):
     assert str(root) in str(caught.value)
 
 
-@pytest.mark.parametrize("function", [load_dataset, prepare])
+@pytest.mark.parametrize("function", [load_dataset, prepare, known_fingerprint])
 def test_unknown_name(function):
     with pytest.raises(ValueError, match="cifar10, cifar100, cinic10, synthetic"):
         function("mnist")

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from fedentropy_core.interrupts import stopped_by
 from fedentropy_core.model import layers
 
 
@@ -97,18 +98,26 @@ def check_layers(engine: str, classes: int) -> None:
 
 def results_of(pool: Executor, function: Callable, jobs: Iterable, stop: np.ndarray) -> list:
     """function(job) of every job, side by side. On an error or an interrupt no call is left behind: `stop` becomes 1,
-    which a call may look at, what waits is cancelled, what runs is waited for."""
+    which a call may look at, what waits is not begun, what runs is waited for."""
     calls = []
-    try:
-        for job in jobs:
-            calls.append(pool.submit(function, job))
-        return [call.result() for call in calls]
-    except BaseException:
-        stop[0] = 1
-        for call in calls:
-            call.cancel()
-        wait(calls)
-        raise
+
+    def unless_stopped(job):
+        return None if stop[0] else function(job)
+
+    with stopped_by(stop):
+        try:
+            for job in jobs:
+                calls.append(pool.submit(unless_stopped, job))
+            results = [call.result() for call in calls]
+        except BaseException:
+            stop[0] = 1
+            for call in calls:
+                call.cancel()
+            wait(calls)
+            raise
+    if stop[0]:
+        raise KeyboardInterrupt
+    return results
 
 
 def stop_flag() -> np.ndarray:
