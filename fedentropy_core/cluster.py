@@ -7,22 +7,20 @@ costs one slice: the head submits it again from the checkpoint it has.
 
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import ray
-from tqdm.auto import tqdm
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.datasets import Dataset, DatasetMissing, load_dataset
-from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.native import BuildError
+from fedentropy_core.interrupts import Stop
 from fedentropy_core.paths import atomic_write
 from fedentropy_core.records import OtherEngine, RecordError, RecordLocked, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime, outcome, title, train_files
-from fedentropy_core.study import Study, files_of
+from fedentropy_core.training import Begun, Ended, Event, Left, Noted, Order, Paused, Played, Workshop, train_stack
 
 SLICE_SECONDS = 60.0
 GRACE = 3  # slices that one under way at the deadline may take: a worker that hangs must not hold up the end
@@ -41,20 +39,19 @@ class Share:
         if self.cpus < 1 or self.gpus < 0:
             raise ValueError(f"a run needs at least one CPU and zero GPUs; got cpus {self.cpus}, gpus {self.gpus}")
 
+    def workshop(self) -> Workshop:
+        return Workshop(self.engine, "cuda" if self.gpus else "cpu", self.cpus)
 
-def train_slice(
-    config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float, keep_weights: bool
-):
+
+def train_slice(config: RunConfig, dataset: Dataset, files: dict[str, bytes], share: Share, seconds: float, keep: bool):
     """On a worker: goes on from `files` for some seconds; the files after that, by suffix, and the rounds done."""
-    device = "cuda" if share.gpus else "cpu"
     with tempfile.TemporaryDirectory() as folder:
         here = RunFiles(config, folder)
         here.folder.mkdir(parents=True)
         for suffix, content in files.items():
             (here.folder / f"{here.csv.stem}{suffix}").write_bytes(content)
-        engine, deadline = make_engine(share.engine, dataset, share.cpus, device), time.monotonic() + seconds
-        with suppress(OutOfTime), here.locked():
-            train_files(here, dataset, engine, progress=False, deadline=deadline, keep_weights=keep_weights)
+        workshop, order = share.workshop(), Order(here, dataset, keep_weights=keep)
+        train_stack([order], workshop, Stop(time.monotonic() + seconds), tell=lambda event: None)
         made = {
             path.name.removeprefix(here.csv.stem): path.read_bytes()
             for path in here.folder.iterdir()
@@ -63,65 +60,62 @@ def train_slice(
         return made, _rounds_done(here)
 
 
-def train_on_cluster(
-    runs: Sequence[RunConfig],
-    address: str,
-    share: Share,
-    results: Path | None = None,
-    seconds: float = float("inf"),
-    progress: bool = True,
-    slice_seconds: float = SLICE_SECONDS,
-    study: Study | None = None,
-) -> None:
-    """Trains what is missing on the cluster at `address` ("auto": the one this machine belongs to)."""
-    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
-    with ExitStack() as locks:
-        missing = _claim(runs, results, study, locks)
-        if _room(share) < 1:
-            has = [f"{ray.cluster_resources().get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU")]
-            asked = f"{share.cpus} CPUs and {share.gpus:g} GPUs"
-            raise ValueError(f"the cluster has {' and '.join(has)}, too few for a run that asks for {asked}")
-        Sweep(missing, share, results, slice_seconds, progress, study).until(time.monotonic() + seconds)
-
-
-class Sweep:
-    """The head's view: which slice of which run is where."""
+class ClusterCrew:
+    """The head's view: which slice of which run is where. It tells what a Crew of threads on this machine does."""
 
     def __init__(
-        self,
-        missing: Sequence[RunConfig],
-        share: Share,
-        results: Path | None,
-        slice_seconds: float,
-        progress: bool,
-        study: Study | None,
+        self, orders: Sequence[Order], address: str, share: Share, stop: Stop, slice_seconds: float = SLICE_SECONDS
     ):
-        self.share, self.results, self.slice_seconds, self.study = share, results, slice_seconds, study
+        self.orders, self.address, self.share, self.stop = orders, address, share, stop
+        self.slice_seconds = slice_seconds
         # Retries are ours: Ray would start from the old checkpoint without telling the display.
         self.task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(train_slice)
         self.datasets: dict[str, ray.ObjectRef] = {}
-        self.waiting, self.flying = list(missing), {}
-        self.losses: dict[str, int] = {}
-        self.done = {config.key: _rounds_done(files_of(config, results, study)) for config in missing}
-        total = sum(config.rounds for config in missing)
-        self.bar = tqdm(
-            total=total, initial=sum(self.done.values()), unit="round", desc="cluster", disable=not progress
-        )
+        self.waiting: list[Order] = []
+        self.flying: dict[ray.ObjectRef, Order] = {}
+        self.losses: dict[Order, int] = {}
+        self.rounds: dict[Order, int] = {}  # that the head has
+        self.begun: set[Order] = set()
+        self.events: deque[Event] = deque()
+        self.paused: list[Paused] = []
+        self.locks = ExitStack()
 
-    def until(self, deadline: float) -> None:
-        """Keeps as many slices flying as the cluster has room for; stops submitting at the deadline."""
-        with self.bar:
-            while self.waiting or self.flying:
-                while self.waiting and len(self.flying) < _room(self.share) and time.monotonic() < deadline:
-                    self._submit(self.waiting.pop(0))
-                if time.monotonic() >= (deadline + GRACE * self.slice_seconds if self.flying else deadline):
-                    self.bar.write("time is up; the same command goes on from the checkpoints")
-                    for reference in self.flying:
-                        ray.cancel(reference, force=True)
-                    return
-                for reference in self._landed():
-                    self._land(self.flying.pop(reference), reference)
-                self.bar.set_postfix_str(f"{len(self.flying)} runs under way, {len(self.waiting)} waiting")
+    def __enter__(self) -> "ClusterCrew":
+        ray.init(address=self.address, ignore_reinit_error=True, log_to_driver=False)
+        if _room(self.share) < 1:
+            has = [f"{ray.cluster_resources().get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU")]
+            asked = f"{self.share.cpus} CPUs and {self.share.gpus:g} GPUs"
+            raise ValueError(f"the cluster has {' and '.join(has)}, too few for a run that asks for {asked}")
+        for order in self.orders:
+            self._claim(order)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reference in self.flying:
+            ray.cancel(reference, force=True)
+        begun = [order for order in (*self.flying.values(), *self.waiting) if order in self.begun]
+        self.paused = [Paused(order, self.rounds[order]) for order in begun]
+        self.locks.close()
+
+    def event(self) -> Event | None:
+        """Keeps as many slices flying as the cluster has room for; after the deadline it only waits for them."""
+        while not self.events and (self.flying or (self.waiting and not self.stop.due)):
+            while self.waiting and len(self.flying) < _room(self.share) and not self.stop.due:
+                self._submit(self.waiting.pop(0))
+            if self.stop.late and time.monotonic() >= self.stop.deadline + GRACE * self.slice_seconds:
+                break
+            for reference in self._landed():
+                self._land(self.flying.pop(reference), reference)
+        return self.events.popleft() if self.events else None
+
+    def _claim(self, order: Order) -> None:
+        try:
+            self.locks.enter_context(order.files.locked())
+        except RecordLocked as why:
+            self.events.append(Left(order, why))
+            return
+        self.waiting.append(order)
+        self.rounds[order] = _rounds_done(order.files)
 
     def _landed(self) -> list[ray.ObjectRef]:
         """Waits a second for a slice, or, while no worker is left, for workers."""
@@ -130,21 +124,23 @@ class Sweep:
             return []
         return ray.wait(list(self.flying), timeout=1.0)[0]
 
-    def _submit(self, config: RunConfig) -> None:
+    def _submit(self, order: Order) -> None:
+        config, files = order.config, order.files
         try:
             if config.dataset not in self.datasets:
                 self.datasets[config.dataset] = ray.put(load_dataset(config.dataset))
-        except DatasetMissing as error:
-            self._skip(config, error)
+        except DatasetMissing as why:
+            self.events.append(Left(order, why))
             return
-        files = files_of(config, self.results, self.study)
         stored = {files.checkpoint.suffix: files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
-        keep = self.study is not None and self.study.keeps_weights(config)
         dataset = self.datasets[config.dataset]
-        reference = self.task.remote(config, dataset, stored, self.share, self.slice_seconds, keep)
-        self.flying[reference] = config
+        reference = self.task.remote(config, dataset, stored, self.share, self.slice_seconds, order.keep_weights)
+        self.flying[reference] = order
+        if order not in self.begun:
+            self.begun.add(order)
+            self.events.append(Begun(order, self.rounds[order]))
 
-    def _land(self, config: RunConfig, reference: ray.ObjectRef) -> None:
+    def _land(self, order: Order, reference: ray.ObjectRef) -> None:
         try:
             made, rounds = ray.get(reference)
         except (
@@ -153,38 +149,31 @@ class Sweep:
             ray.exceptions.ObjectLostError,
             ray.exceptions.OutOfMemoryError,
         ) as error:
-            self._lost(config, error)
+            self._lost(order, error)
             return
-        except (OtherEngine, ValueError, MemoryError, BuildError) as error:
-            self._skip(config, error)
+        except (OtherEngine, ValueError, MemoryError, BuildError) as why:
+            self.events.append(Left(order, why))
             return
         except (RecordError, OSError) as error:  # the worker's disk
-            self._lost(config, error)
+            self._lost(order, error)
             return
-        files = files_of(config, self.results, self.study)
-        _store(files, made)
-        self.bar.update(rounds - self.done[config.key])
-        self.done[config.key] = rounds
-        if files.csv.exists():
-            record = load_record(files.csv)
-            self.bar.total -= config.rounds - rounds
-            self.bar.write(outcome(record))
+        _store(order.files, made)
+        self.rounds[order] = rounds
+        self.events.append(Played(order, rounds))
+        if order.files.csv.exists():
+            self.events.append(Ended(order))
         else:
-            self.waiting.insert(0, config)
+            self.waiting.insert(0, order)
 
-    def _skip(self, config: RunConfig, why: Exception | str) -> None:
-        self.bar.write(f"skipped {title(config)}: {why}")
-        self.bar.total -= config.rounds
-
-    def _lost(self, config: RunConfig, error: Exception) -> None:
-        count = self.losses[config.key] = self.losses.get(config.key, 0) + 1
-        name = title(config)
+    def _lost(self, order: Order, error: Exception) -> None:
+        count, kind = self.losses.get(order, 0) + 1, type(error).__name__
+        self.losses[order] = count
         if count > MOST_LOSSES:
-            self._skip(config, f"its worker was lost {count} times ({type(error).__name__})")
+            self.events.append(Left(order, RecordError(f"its worker was lost {count} times ({kind})")))
             return
-        where = f"goes on elsewhere from round {self.done[config.key]}"
-        self.bar.write(f"{name}: worker lost ({type(error).__name__}), {where}")
-        self.waiting.insert(0, config)
+        where = f"goes on elsewhere from round {self.rounds[order]}"
+        self.events.append(Noted(order, f"worker lost ({kind}), {where}"))
+        self.waiting.insert(0, order)
 
 
 def _room(share: Share) -> int:
@@ -193,20 +182,6 @@ def _room(share: Share) -> int:
     by_cpu = cluster.get("CPU", 0) // share.cpus
     by_gpu = cluster.get("GPU", 0) // share.gpus if share.gpus else by_cpu
     return int(min(by_cpu, by_gpu))
-
-
-def _claim(runs: Sequence[RunConfig], results: Path | None, study: Study | None, locks: ExitStack) -> list[RunConfig]:
-    """The runs without a record that no other process works on, locked."""
-    missing = []
-    for config in runs:
-        files = files_of(config, results, study)
-        if not files.csv.exists():
-            try:
-                locks.enter_context(files.locked())
-                missing.append(config)
-            except RecordLocked as error:
-                print(f"skipped: {error}")
-    return missing
 
 
 def _store(files: RunFiles, made: dict[str, bytes]) -> None:

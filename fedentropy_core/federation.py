@@ -1,4 +1,9 @@
-"""The round loop: select, train, judge, aggregate, evaluate."""
+"""A round: select, train, judge, aggregate, evaluate."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -49,6 +54,11 @@ class Federation:
 
     def end_round(self, cohort: Cohort) -> Round:
         """Judges and aggregates what the devices trained, and evaluates the new global model."""
+        return self.settle_round(cohort)()
+
+    def settle_round(self, cohort: Cohort) -> Callable[[], Round]:
+        """Judges and aggregates what the devices trained. What it returns evaluates the new global model, in any
+        thread, also while the next round trains, and gives the round's row."""
         config, chosen = self.config, self.chosen
         if not (np.isfinite(cohort.weights).all() and np.isfinite(cohort.soft_labels).all()):
             raise Diverged(f"round {self.round}: a local model or its output is not finite")
@@ -61,11 +71,10 @@ class Federation:
         kept = tuple(chosen[position] for position in judgment.kept)
         self.selection.settle(kept, tuple(chosen[position] for position in judgment.removed))
 
-        right, loss = self.engine.evaluate(self.weights, self.dataset.test_images, self.dataset.test_labels)
-        return Round(
+        row = Round(
             round=self.round,
-            accuracy=int(right.sum()) / len(self.dataset.test_images),
-            loss=loss,
+            accuracy=math.nan,
+            loss=math.nan,
             chosen=chosen,
             kept=kept,
             entropy_before=judgment.entropies[0],
@@ -74,8 +83,14 @@ class Federation:
             bytes_up=self.bytes_up(len(uploads)),
             bytes_down=self.bytes_down(),
             weights=weights_hash(self.weights),
-            correct=tuple(right.tolist()),
+            correct=(),
         )
+        return partial(self._evaluated, row, self.weights)
+
+    def _evaluated(self, row: Round, weights: np.ndarray) -> Round:
+        right, loss = self.engine.evaluate(weights, self.dataset.test_images, self.dataset.test_labels)
+        accuracy = int(right.sum()) / len(self.dataset.test_images)
+        return replace(row, accuracy=accuracy, loss=loss, correct=tuple(right.tolist()))
 
     def bytes_up(self, uploads: int) -> int:
         """Models and, with FedEntropy, every chosen device's soft label: 4 bytes a class and 8 for its size."""

@@ -1,69 +1,71 @@
-"""Ctrl-C, SIGTERM and SIGHUP while a run trains: it stops where it can be saved, and says how to go on."""
+"""How training is told to end: by a deadline, or by Ctrl-C, SIGTERM and SIGHUP; a batch under way hears of it."""
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+import numpy as np
 
 
 class Stopped(KeyboardInterrupt):
     """Something was stopped by a signal; the message says how to go on."""
 
-    def __init__(self, message: str, signum: int = signal.SIGINT):
+    def __init__(self, message: str, exit_code: int = 128 + signal.SIGINT):
         super().__init__(message)
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code
 
 
-def stop(signum: int, frame: FrameType | None) -> None:
-    """A handler that ends whatever is done."""
-    raise Stopped("stopped", signum)
+class Halted(Exception):
+    """An engine was told to stop in the middle of a round, which then was never played."""
 
 
-class Interrupts:
-    """Within `with Interrupts() as interrupts`, a signal waits until it can be answered.
+class Stop:
+    """What the threads of a training look at: whether it has to end, since it is late or somebody asked."""
 
-    Inside `at_once` it raises KeyboardInterrupt there; elsewhere it is noted in `received`. A second signal raises
-    anywhere. Handlers that others installed stay, and only a main thread can have any.
-    """
+    def __init__(self, deadline: float | None = None):
+        """`deadline`: of time.monotonic()."""
+        self.deadline, self.asked = deadline, False
+        self._flags: list[np.ndarray] = []
+        self._lock = threading.Lock()
 
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._ready = False
-        self._before: dict[int, object] = {}
+    @property
+    def late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
 
-    def __enter__(self) -> "Interrupts":
-        if threading.current_thread() is threading.main_thread():
-            ours = (signal.SIG_DFL, signal.default_int_handler, stop)
-            handlers = {signum: signal.getsignal(signum) for signum in SIGNALS}
-            self._before = {signum: handler for signum, handler in handlers.items() if handler in ours}
-            for signum in self._before:
-                signal.signal(signum, self._note)
-        return self
+    @property
+    def due(self) -> bool:
+        return self.asked or self.late
 
-    def __exit__(self, *_: object) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
+    def ask(self) -> None:
+        """A round under way ends at its next batch; a deadline lets it be played to its end."""
+        with self._lock:
+            self.asked = True
+            for flag in self._flags:
+                flag[0] = 1
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """What may be ended at any moment."""
-        if self.received is not None:
-            raise KeyboardInterrupt
-        self._ready = True
+    def flag(self) -> Iterator[np.ndarray]:
+        """An int32 for an engine to look at, which becomes 1 once it is to stop."""
+        flag = np.zeros(1, np.int32)
+        with self._lock:
+            flag[0] = self.asked
+            self._flags.append(flag)
         try:
-            yield
+            yield flag
         finally:
-            self._ready = False
+            with self._lock:
+                self._flags = [other for other in self._flags if other is not flag]
 
-    def stopped(self, message: str) -> Stopped:
-        """What to raise once everything is saved."""
-        return Stopped(message, self.received or signal.SIGINT)
 
-    def _note(self, signum: int, frame: FrameType | None) -> None:
-        at_once = self._ready or self.received is not None
-        self.received, self._ready = signum, False
-        if at_once:
-            raise KeyboardInterrupt
+def stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored, as after nohup."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, _stop)
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise Stopped("stopped", 128 + signum)

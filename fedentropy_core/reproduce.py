@@ -11,12 +11,12 @@ from fedentropy_core.notebooks import execute, notebook_paths
 from fedentropy_core.paths import atomic_write, project_root, results_root
 from fedentropy_core.records import RecordError, record_paths
 from fedentropy_core.report import Records, accuracy_table, gains_shown, gains_table, markdown, side_by_side
+from fedentropy_core.runner import run_all
 from fedentropy_core.sources import SPECS
 from fedentropy_core.studies import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
-from fedentropy_core.study import EnginePool, Study, estimate, overview, train
+from fedentropy_core.study import Study, estimate, overview
 
 README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
-FOREVER = float("inf")
 
 
 class AuditFailed(Exception):
@@ -73,7 +73,7 @@ def smoke() -> None:
     runs += [profile_config("smoke", dataset="synthetic", case=case, entropy=True) for case in (2, 3)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        train(runs, FOREVER, EnginePool(), folder)
+        run_all(runs, results=folder)
         check(record_paths("smoke", folder), records=len(runs), rounds=2)
         _execute_on(folder, "smoke", datasets=["synthetic"], seeds=[0], rounds=2)
         made = {kind: len(list(folder.rglob(f"*.{kind}"))) for kind in ("ipynb", "md", "pdf")}

@@ -1,35 +1,26 @@
-"""A run from start to record: resume, progress, checkpoints, deadline."""
+"""Running one configuration, or many."""
 
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from tqdm.auto import tqdm
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import Dataset, load_dataset
-from fedentropy_core.engines import Cohort, Engine, Work, make_engine
-from fedentropy_core.federation import Diverged, Federation
-from fedentropy_core.interrupts import Interrupts, Stopped
-from fedentropy_core.provenance import provenance
-from fedentropy_core.records import (
-    OtherEngine,
-    RecordError,
-    Round,
-    RunFiles,
-    RunRecord,
-    about_run,
-    check_chain,
-    first_digest,
-    load_record,
-    next_digest,
-)
+from fedentropy_core.datasets import Dataset
+from fedentropy_core.display import Display
+from fedentropy_core.engines import Engine, fastest, usable_cores
+from fedentropy_core.interrupts import Stop, Stopped
+from fedentropy_core.journal import title
+from fedentropy_core.records import RecordError, Round, RunFiles, RunRecord, load_record
+from fedentropy_core.study import Study, files_of
+from fedentropy_core.training import Crew, Event, Left, Order, Paused, Played, Workshop, seed_stacks
 
-CHECKPOINT_ROUNDS, CHECKPOINT_SECONDS = 25, 60.0
-NEW = {"seconds": 0.0, "made": []}  # the history of a run that has none
+if TYPE_CHECKING:
+    from fedentropy_core.cluster import ClusterCrew
+
+CORES_A_RUN = 5  # that a run of ten devices a round keeps busy, but for its pauses
 
 
 class OutOfTime(Exception):
@@ -39,45 +30,136 @@ class OutOfTime(Exception):
 def run(
     config: RunConfig,
     engine: str | Engine = "auto",
-    resume: bool = True,
-    progress: bool | tqdm = True,
     results: Path | str | None = None,
-    deadline: float | None = None,
+    resume: bool = True,
+    progress: bool = True,
+    on_round: Callable[[Round], None] | None = None,
     dataset: Dataset | None = None,
     keep_weights: bool = False,
     study: str | None = None,
+    seconds: float | None = None,
 ) -> RunRecord:
     """Trains, or loads what was trained before, and returns the record.
 
     A finished record is returned as it is; an interrupted run goes on from its checkpoint, and its record is byte
     for byte that of an undisturbed run. `resume=False` starts from round 0, and refuses to replace a finished
-    record. A run that diverges ends there, with a warning, and its record says so. `deadline` (time.monotonic())
-    saves a checkpoint and raises OutOfTime; Ctrl-C and the like save one and raise Stopped. `progress` may be a bar
-    that counts the rounds of several runs. A `dataset` other than the one that config.dataset names makes another run.
-    `keep_weights` keeps the final global model beside the record. `study`: the folder in `results` to write to.
+    record. A run that diverges ends there, with a warning, and its record says so. After `seconds` it saves a
+    checkpoint and raises OutOfTime; Ctrl-C and the like save one and raise Stopped. `on_round` is called with each
+    round's row. A `dataset` other than the one that config.dataset names makes another run. `keep_weights` keeps the
+    final global model beside the record. `study`: the folder in `results` to write to.
     """
     files = RunFiles(config, results, study, dataset and dataset.fingerprint)
-    with files.locked():
-        if files.csv.exists():
-            if resume:
-                return finished(files, keep_weights)
-            raise RecordError(f"{files.csv} exists: delete it, or choose another results folder")
-        train_files(files, dataset or load_dataset(config.dataset), engine, resume, progress, deadline, keep_weights)
-        return load_record(files.csv)
+    if not files.csv.exists():
+        order = Order(files, dataset, resume, keep_weights)
+        with Display([order], progress, notices=False) as display:
+
+            def show(event: Event) -> None:
+                if isinstance(event, Left):
+                    raise event.why
+                display.show(event)
+                if isinstance(event, Played) and on_round is not None:
+                    on_round(event.row)
+
+            paused = conduct(Crew([[order]], Workshop(engine), 1, Stop(deadline(seconds))), show)
+        if paused:
+            raise OutOfTime(where(paused))
+    elif not resume:
+        raise RecordError(f"{files.csv} exists: delete it, or choose another results folder")
+    return finished(files, keep_weights)
 
 
-def train_files(
-    files: RunFiles,
-    dataset: Dataset,
-    engine: str | Engine,
-    resume: bool = True,
-    progress: bool | tqdm = True,
-    deadline: float | None = None,
-    keep_weights: bool = False,
-) -> None:
-    """Trains the run that these files are of, and writes its record; the files are locked, and there is no record."""
-    worker = make_engine(engine, dataset) if isinstance(engine, str) else engine
-    _train(Journal(files, Federation(files.config, dataset, worker), resume, keep_weights), progress, deadline)
+@dataclass(frozen=True)
+class Means:
+    """With what runs are trained: on this machine, `jobs` of them side by side, or each with a share of a Ray cluster.
+
+    `jobs` None: as many as fill the machine. With `stack_seeds` the seeds of a method are trained in lockstep, which
+    fills a GPU better. `ray`: a cluster's address; "auto" is the one this machine belongs to.
+    """
+
+    engine: str = "auto"
+    device: str | None = None
+    jobs: int | None = None
+    stack_seeds: bool = False
+    ray: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise ValueError(f"jobs must be at least 1; got {self.jobs}")
+        if self.ray and (self.device or self.stack_seeds or self.jobs):
+            raise ValueError(
+                "device, stack_seeds and jobs are not for a cluster: cpus and gpus give each run a share of it"
+            )
+        if not self.ray and (self.cpus, self.gpus) != (1, 0):
+            raise ValueError("cpus and gpus are a run's share of a cluster: give ray as well")
+
+    def crew(self, orders: Sequence[Order], stop: Stop) -> "Crew | ClusterCrew":
+        if self.ray:
+            cluster = _cluster()
+            return cluster.ClusterCrew(orders, self.ray, cluster.Share(self.cpus, self.gpus, self.engine), stop)
+        stacks = seed_stacks(orders) if self.stack_seeds else [[order] for order in orders]
+        return Crew(stacks, Workshop(self.engine, self.device), self.jobs or self._side_by_side(), stop)
+
+    def _side_by_side(self) -> int:
+        """A run alone leaves cores idle at the end of each round: one more fills them."""
+        native = fastest(self.engine, self.device) == "native"
+        return 1 + -(-usable_cores() // CORES_A_RUN) if native else 1
+
+
+def run_all(
+    configs: Sequence[RunConfig],
+    means: Means | None = None,
+    results: Path | str | None = None,
+    progress: bool = True,
+    study: Study | None = None,
+    seconds: float | None = None,
+) -> list[RunRecord]:
+    """Trains what is missing of many runs, the first ones first, and returns the records that there are then.
+
+    A run that cannot be trained (another process works on it, another engine began it, its data set is not there) is
+    skipped with a notice. After `seconds` all runs under way save a checkpoint; Ctrl-C and the like save one and raise
+    Stopped.
+    """
+    orders = missing_orders(configs, results, study)
+    with Display(orders, progress) as display:
+        paused = conduct((means or Means()).crew(orders, Stop(deadline(seconds))), display.show)
+        if paused:
+            display.write(f"time is up; {where(paused)}; the same command goes on from there")
+    everything = [files_of(config, results, study) for config in dict.fromkeys(configs)]
+    return [load_record(files.csv) for files in everything if files.csv.exists()]
+
+
+def missing_orders(
+    configs: Sequence[RunConfig], results: Path | str | None = None, study: Study | None = None
+) -> list[Order]:
+    """What is to be trained of these runs."""
+    orders = [
+        Order(files_of(config, results, study), keep_weights=study is not None and study.keeps_weights(config))
+        for config in dict.fromkeys(configs)
+    ]
+    return [order for order in orders if not order.files.csv.exists()]
+
+
+def conduct(crew: "Crew | ClusterCrew", show: Callable[[Event], None]) -> list[Paused]:
+    """Has orders trained and shows what becomes of them; the runs that paused because time was up."""
+    try:
+        with crew:
+            while (event := crew.event()) is not None:
+                show(event)
+    except KeyboardInterrupt as why:
+        message = f"{where(crew.paused) or 'stopped'}; the same command goes on"
+        raise Stopped(message, *([why.exit_code] if isinstance(why, Stopped) else [])) from None
+    return crew.paused
+
+
+def deadline(seconds: float | None) -> float | None:
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def where(paused: Sequence[Paused]) -> str:
+    """Where runs stopped."""
+    return ", ".join(f"{title(p.order.config)}: stopped after round {p.rounds}" for p in paused)
 
 
 def finished(files: RunFiles, keep_weights: bool = False) -> RunRecord:
@@ -93,164 +175,9 @@ def finished(files: RunFiles, keep_weights: bool = False) -> RunRecord:
     return record
 
 
-def title(config: RunConfig) -> str:
-    """A run's name in progress bars and notices."""
-    return f"{config.dataset} case {config.case} {config.label} seed {config.seed}"
-
-
-def outcome(record: RunRecord) -> str:
-    """A finished run in a line."""
-    played = [] if record.rounds.empty else [f"last ten {record.final_accuracy:.2%}, best {record.best_accuracy:.2%}"]
-    end = [f"diverged in round {record.diverged}"] if record.diverged else []
-    return f"{record.path}: {', '.join(played + end)}"
-
-
-def is_late(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() > deadline
-
-
-class Journal:
-    """One run on its way to its record: the rows so far, their digests, checkpoints, and on what they were made.
-
-    `made` has the provenance of every process that worked on the run, taken when it began; equal ones count once.
-    """
-
-    def __init__(self, files: RunFiles, federation: Federation, resume: bool = True, keep_weights: bool = False):
-        self.files, self.federation, self.config = files, federation, federation.config
-        self.title, self.keep_weights = title(self.config), keep_weights
-        dataset = federation.dataset
-        test_images = np.bincount(dataset.test_labels, minlength=len(dataset.classes)).tolist()
-        self.about = about_run(self.config, dataset.fingerprint, federation.engine.name, test_images)
-        self.lines, history = _restore(files, federation, self.about) if resume else ([], NEW)
-        self.seconds, here = history["seconds"], provenance(federation.engine)
-        self.made = [*(before for before in history["made"] if before != here), here]
-        self.digest = self.lines[-1].rpartition(",")[2] if self.lines else first_digest(self.about)
-        self.counted = self.saved = time.monotonic()
-        self.diverged = False
-
-    @property
-    def complete(self) -> bool:
-        return self.diverged or len(self.lines) == self.config.rounds
-
-    def add(self, row: Round, save: bool = False, share: float = 1.0) -> None:
-        """Takes down a round, and saves a checkpoint if one is due or asked for.
-
-        `share` is the part of the time since the last round that this run is charged with.
-        """
-        self.digest = next_digest(self.digest, row.line())
-        self.lines.append(f"{row.line()},{self.digest}")
-        now = time.monotonic()
-        self.seconds, self.counted = self.seconds + share * (now - self.counted), now
-        if save or len(self.lines) % CHECKPOINT_ROUNDS == 0 or now - self.saved > CHECKPOINT_SECONDS:
-            self.save()
-
-    def save(self) -> None:
-        """A checkpoint of the rounds so far, if there are any."""
-        if self.lines:
-            history = {"seconds": self.seconds, "made": self.made}
-            self.files.save_checkpoint(self.about | history, self.lines, self.federation.arrays())
-            self.saved = time.monotonic()
-
-    def end_diverged(self, why: Diverged) -> None:
-        """The run ends with the rounds it has."""
-        self.diverged = True
-        warnings.warn(f"{self.title} diverged in {why}; a lower lr (now {self.config.lr}) may help", stacklevel=4)
-
-    def write_record(self) -> None:
-        """`provenance` is the last process's; where others came before, `begun_on` has theirs."""
-        *before, last = self.made
-        made = {"final_digest": self.digest, "provenance": last | {"wall_seconds": round(self.seconds, 1)}}
-        if before:
-            made["begun_on"] = before
-        if self.diverged:
-            made["diverged"] = len(self.lines) + 1
-        weights = self.federation.weights if self.keep_weights and self.lines else None
-        self.files.write_record(self.lines, self.about | made, weights)
-
-    def out_of_time(self) -> OutOfTime:
-        return OutOfTime(f"{self.title}: stopped after round {len(self.lines)} of {self.config.rounds}")
-
-
-def cohorts_of(
-    journals: Sequence[Journal], train: Callable[[list[Work]], list[Cohort]], interrupts: Interrupts
-) -> list[Cohort]:
-    """Begins a round of every run and trains its devices; interrupted, the rounds were never begun."""
-    works = [journal.federation.begin_round() for journal in journals]
+def _cluster() -> ModuleType:
     try:
-        with interrupts.at_once():
-            return train(works)
-    except KeyboardInterrupt:
-        for journal in journals:
-            journal.federation.abandon_round()
-        raise save_and_stop(journals, interrupts) from None
-
-
-def save_and_stop(journals: Sequence[Journal], interrupts: Interrupts) -> Stopped:
-    """Saves every run; what to raise then."""
-    for journal in journals:
-        journal.save()
-    first = journals[0]
-    return interrupts.stopped(f"{first.title}: stopped after round {len(first.lines)}; the same command goes on")
-
-
-def _train(journal: Journal, progress: bool | tqdm, deadline: float | None) -> None:
-    federation = journal.federation
-    with (
-        Interrupts() as interrupts,
-        progress_bar(progress, journal.title, journal.config.rounds, len(journal.lines)) as bar,
-    ):
-        while not journal.complete:
-            (cohort,) = cohorts_of([journal], lambda works: [federation.engine.train(works[0])], interrupts)
-            try:
-                row = federation.end_round(cohort)
-            except Diverged as why:
-                journal.end_diverged(why)
-                break
-            late = is_late(deadline)
-            journal.add(row, save=late)
-            bar.set_postfix_str(f"accuracy {row.accuracy:.2%}, kept {len(row.kept)}/{len(row.chosen)}", refresh=False)
-            bar.update()
-            if interrupts.received and not journal.complete:
-                raise save_and_stop([journal], interrupts)
-            if late and not journal.complete:
-                raise journal.out_of_time()
-        journal.write_record()
-
-
-@contextmanager
-def progress_bar(progress: bool | tqdm, title: str, rounds: int, done: int) -> Iterator[tqdm]:
-    """A bar of this run's own, or the given one with the rounds of the checkpoint counted but not timed."""
-    if isinstance(progress, bool):
-        with tqdm(total=rounds, initial=done, desc=title, unit="round", disable=not progress) as bar:
-            yield bar
-    else:
-        if not progress.disable:
-            progress.set_description_str(title)
-            progress.initial += done
-            progress.n += done
-            progress.last_print_n += done
-        yield progress
-
-
-def _restore(files: RunFiles, federation: Federation, about: dict) -> tuple[list[str], dict]:
-    """Puts the federation where its checkpoint left it; the lines so far and their history."""
-    checkpoint = files.load_checkpoint()
-    if checkpoint is None:
-        return [], NEW
-    saved, lines, arrays = checkpoint
-    if saved.get("engine") not in (None, about["engine"]):
-        raise OtherEngine(
-            f"{files.checkpoint} was made by the {saved['engine']} engine: go on with that one, or start anew "
-            "without resuming"
-        )
-    if {name: saved.get(name) for name in about} != about:
-        files.set_checkpoint_aside("belongs to another configuration or other data")
-        return [], NEW
-    try:
-        check_chain(lines, first_digest(about))
-        history = {name: saved[name] for name in NEW}
-        federation.restore(len(lines), arrays)
-        return lines, history
-    except (KeyError, ValueError) as error:
-        files.set_checkpoint_aside(f"does not fit ({error})")
-        return [], NEW
+        from fedentropy_core import cluster
+    except ModuleNotFoundError:
+        raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
+    return cluster

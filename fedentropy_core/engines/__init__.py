@@ -6,12 +6,23 @@ import numpy as np
 import torch
 
 from fedentropy_core.engines import native
-from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, UnsuitableModel, Work
+from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, UnsuitableModel, Work, usable_cores
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import initial_weights
 
-__all__ = ["ENGINES", "Cohort", "DeviceWork", "Engine", "LocalRule", "UnsuitableModel", "Work", "make_engine"]
+__all__ = [
+    "ENGINES",
+    "Cohort",
+    "DeviceWork",
+    "Engine",
+    "LocalRule",
+    "UnsuitableModel",
+    "Work",
+    "fastest",
+    "make_engine",
+    "usable_cores",
+]
 
 ENGINES = ("auto", "native", "batched", "reference")
 
@@ -29,7 +40,7 @@ def make_engine(name: str, dataset, threads: int | None = None, device: str | No
     if name != "auto":
         return _make(name, dataset, threads, device)
     try:
-        return _make(_fastest(device), dataset, threads, device)
+        return _make(fastest(name, device), dataset, threads, device)
     except UnsuitableModel as why:
         print(f"{why}: the reference engine is taken", file=sys.stderr)
         return _make("reference", dataset, threads, device)
@@ -56,7 +67,10 @@ def _check_forward(engine: Engine, dataset) -> None:
         )
 
 
-def _fastest(device: str | None) -> str:
+def fastest(name: str, device: str | None) -> str:
+    """The engine that a name stands for on this machine."""
+    if name != "auto":
+        return name
     if (device or "cuda").startswith("cuda") and torch.cuda.is_available():
         return "batched"
     return "native" if device in (None, "cpu") and native.available() else "reference"

@@ -5,7 +5,7 @@ engine computes the same numbers up to float rounding.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from fedentropy_core.interrupts import Halted
 from fedentropy_core.model import layers
 
 
@@ -72,6 +73,10 @@ class Engine(Protocol):
 
     def train(self, work: Work) -> Cohort: ...
 
+    def train_many(self, works: Sequence[Work], stop: np.ndarray | None = None) -> list[Cohort]:
+        """The cohorts of several runs, trained together. Once stop[0] is 1 it raises Halted, at the next batch."""
+        ...
+
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """Of a model on uint8 images [n, 3, 32, 32]: how many of each class are right [C], and mean cross-entropy."""
         ...
@@ -97,18 +102,21 @@ def check_layers(engine: str, classes: int) -> None:
 
 def results_of(pool: Executor, function: Callable, jobs: Iterable, stop: np.ndarray) -> list:
     """function(job) of every job, side by side. On an error or an interrupt no call is left behind: `stop` becomes 1,
-    which a call may look at, what waits is cancelled, what runs is waited for."""
+    which a call may look at, what waits is cancelled, what runs is waited for. Halted if `stop` was 1 otherwise."""
     calls = []
     try:
         for job in jobs:
             calls.append(pool.submit(function, job))
-        return [call.result() for call in calls]
+        results = [call.result() for call in calls]
     except BaseException:
         stop[0] = 1
         for call in calls:
             call.cancel()
         wait(calls)
         raise
+    if stop[0]:
+        raise Halted
+    return results
 
 
 def stop_flag() -> np.ndarray:
