@@ -315,4 +315,7 @@ def _case(text: str) -> int | str:
 
 
 def _seed_or_none(text: str) -> int | None:
-    return None if text == "none" else int(text)
+    try:
+        return None if text == "none" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a whole number or none; got {text!r}") from None

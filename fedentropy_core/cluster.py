@@ -63,11 +63,8 @@ def train_slice(config: RunConfig, dataset: Dataset, files: dict[str, bytes], sh
 class ClusterCrew:
     """The head's view: which slice of which run is where. It tells what a Crew of threads on this machine does."""
 
-    def __init__(
-        self, orders: Sequence[Order], address: str, share: Share, stop: Stop, slice_seconds: float = SLICE_SECONDS
-    ):
+    def __init__(self, orders: Sequence[Order], address: str, share: Share, stop: Stop):
         self.orders, self.address, self.share, self.stop = orders, address, share, stop
-        self.slice_seconds = slice_seconds
         # Retries are ours: Ray would start from the old checkpoint without telling the display.
         self.task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(train_slice)
         self.datasets: dict[str, ray.ObjectRef] = {}
@@ -102,7 +99,7 @@ class ClusterCrew:
         while not self.events and (self.flying or (self.waiting and not self.stop.due)):
             while self.waiting and len(self.flying) < _room(self.share) and not self.stop.due:
                 self._submit(self.waiting.pop(0))
-            if self.stop.late and time.monotonic() >= self.stop.deadline + GRACE * self.slice_seconds:
+            if self.stop.late and time.monotonic() >= self.stop.deadline + GRACE * SLICE_SECONDS:
                 break
             for reference in self._landed():
                 self._land(self.flying.pop(reference), reference)
@@ -134,7 +131,7 @@ class ClusterCrew:
             return
         stored = {files.checkpoint.suffix: files.checkpoint.read_bytes()} if files.checkpoint.exists() else {}
         dataset = self.datasets[config.dataset]
-        reference = self.task.remote(config, dataset, stored, self.share, self.slice_seconds, order.keep_weights)
+        reference = self.task.remote(config, dataset, stored, self.share, SLICE_SECONDS, order.keep_weights)
         self.flying[reference] = order
         if order not in self.begun:
             self.begun.add(order)

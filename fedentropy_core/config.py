@@ -132,6 +132,8 @@ def unusual(config: RunConfig) -> dict[str, int | float | str | None]:
 
 def stored_config(fields: dict) -> RunConfig:
     """The configuration of a record, of any generation; a ValueError names what is missing or unknown."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"its configuration is no table of fields; got {fields!r}")
     known = RunConfig.__dataclass_fields__.keys()
     missing, unknown = sorted(known - NEUTRAL.keys() - fields.keys()), sorted(fields.keys() - known)
     if missing or unknown:
@@ -192,4 +194,4 @@ def check_number(settings: object, name: str, good, what: str) -> None:
     # An int may be larger than any float, and then is as good as infinite.
     if type(value) not in (int, float) or not good(value) or value > sys.float_info.max:
         raise ValueError(f"{name} must be {what}; got {value!r}")
-    object.__setattr__(settings, name, float(value))
+    object.__setattr__(settings, name, float(value) + 0.0)  # -0.0 == 0.0, and would give one run two keys

@@ -1,5 +1,7 @@
 """What several test files share: a tiny data set that looks like the real ones, and work for an engine."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -61,6 +63,19 @@ def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, eng
         about["diverged"] = len(accuracies) + 1
     files.write_record(lines, about)
     return files
+
+
+def forge(files, text, **about):
+    """Makes `text` the CSV, changes the JSON, and computes all digests again, as a forger would."""
+    header, *lines = text.splitlines()
+    about = json.loads(files.json.read_text()) | about
+    digest, forged = first_digest(about, header.split(",")), [header]
+    for line in lines:
+        body = line.rpartition(",")[0]
+        digest = next_digest(digest, body)
+        forged.append(f"{body},{digest}")
+    files.csv.write_text("\n".join(forged) + "\n")
+    files.json.write_text(json.dumps(about | {"final_digest": digest}))
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import forge
 
 from fedentropy_core import audit, load_dataset, run
 from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
 from fedentropy_core.datasets import DatasetMissing
 from fedentropy_core.engines import make_engine
-from fedentropy_core.records import COLUMNS, RecordError, RunFiles, first_digest, next_digest, record_paths
+from fedentropy_core.records import COLUMNS, RecordError, RunFiles, record_paths
 
 CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
 
@@ -27,19 +28,13 @@ def findings(folder, rounds=2):
     return audit.audit(record_paths("smoke", folder), rounds, progress=False)
 
 
-def rewrite(files, old, new, forge):
+def rewrite(files, old, new, forged):
     """Changes a record; a forger also computes all digests again."""
-    header, *lines = files.csv.read_text().replace(old, new).splitlines()
-    if forge:
-        about = json.loads(files.json.read_text())
-        digest = first_digest(about)
-        bodies = [line.rpartition(",")[0] for line in lines]
-        lines = []
-        for body in bodies:
-            digest = next_digest(digest, body)
-            lines.append(f"{body},{digest}")
-        files.json.write_text(json.dumps(about | {"final_digest": digest}))
-    files.csv.write_text("\n".join([header, *lines]) + "\n")
+    text = files.csv.read_text().replace(old, new)
+    if forged:
+        forge(files, text)
+    else:
+        files.csv.write_text(text)
 
 
 def missing(name):
@@ -56,7 +51,7 @@ def test_honest_records_pass(folder):
 
 def test_an_edited_record_is_caught(folder):
     files = RunFiles(CONFIGS[0], folder)
-    rewrite(files, f"\n5,{accuracy(files, 5)}", "\n5,0.99", forge=False)
+    rewrite(files, f"\n5,{accuracy(files, 5)}", "\n5,0.99", forged=False)
     bad, good = findings(folder)
     assert (bad.ok, good.ok) == (False, True)
     assert "round 5" in bad.note
@@ -65,14 +60,14 @@ def test_an_edited_record_is_caught(folder):
 def test_a_forged_record_is_caught_by_training(folder):
     files = RunFiles(CONFIGS[0], folder)
     loss = files.csv.read_text().splitlines()[2].split(",")[2]
-    rewrite(files, loss, "1.5", forge=True)
+    rewrite(files, loss, "1.5", forged=True)
     assert findings(folder, rounds=1)[0].ok
     assert findings(folder, rounds=2)[0].note == "round 2 comes out otherwise"
 
 
 def test_a_forged_accuracy_contradicts_the_right_images(folder):
     files = RunFiles(CONFIGS[0], folder)
-    rewrite(files, f"\n4,{accuracy(files, 4)}", "\n4,0.99", forge=True)
+    rewrite(files, f"\n4,{accuracy(files, 4)}", "\n4,0.99", forged=True)
     assert findings(folder, rounds=1)[0].note.endswith("the right test images of round 4 do not add up to its accuracy")
 
 
@@ -98,7 +93,7 @@ def test_tolerance_where_bits_cannot_be_asked_for(folder, monkeypatch):
     monkeypatch.setattr(audit, "TOLERANT_ROUNDS", 3)
     assert findings(folder, rounds=1000)[0].note == "only the first 3 rounds can be compared"
     files = RunFiles(CONFIGS[0], folder)
-    rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forge=True)
+    rewrite(files, f"\n2,{accuracy(files, 2)}", "\n2,0.99", forged=True)
     assert "accuracy" in findings(folder)[0].note
 
 
@@ -116,7 +111,7 @@ def test_a_forged_column_that_cannot_be_is_caught_in_any_round(folder, column):
     forged = {"kept": "77", "models_up": "19", "bytes_up": "1", "bytes_down": "1", "entropy_after": "0.0"}[column]
     values = old.split(",")
     values[COLUMNS.index(column)] = forged
-    rewrite(files, old, ",".join(values), forge=True)
+    rewrite(files, old, ",".join(values), forged=True)
     bad, good = findings(folder)
     assert (bad.ok, good.ok) == (False, True)
     assert bad.note.startswith("round 5: ")
@@ -145,7 +140,7 @@ def test_the_command_fails_on_a_mismatch(folder, capsys):
     main(command)
     assert "MISMATCH" not in capsys.readouterr().out
     files = RunFiles(CONFIGS[1], folder)
-    rewrite(files, f"\n1,{accuracy(files, 1)}", "\n1,0.99", forge=True)
+    rewrite(files, f"\n1,{accuracy(files, 1)}", "\n1,0.99", forged=True)
     with pytest.raises(SystemExit) as stopped:
         main(command)
     assert "does not come out again" in str(stopped.value)

@@ -1,12 +1,20 @@
 """Configurations: the paper's setting, keys, profiles, and errors that name the field."""
 
+import hashlib
+import json
 from dataclasses import FrozenInstanceError, asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedentropy_core import RunConfig
-from fedentropy_core.config import PROFILES, profile_config
+from fedentropy_core.config import NEUTRAL, PROFILES, profile_config, stored_config
 
+FIRST_FIELDS = (
+    *("dataset", "case", "method", "entropy", "selection", "pools_only", "seed", "rounds", "devices", "fraction"),
+    *("epochs", "batch_size", "lr", "momentum", "prox_mu", "moon_mu", "moon_tau", "epsilon", "beta", "augment"),
+)
 METHODS = ("fedavg", "fedprox", "scaffold", "scaffold-authors", "moon")
 
 
@@ -65,8 +73,70 @@ def test_key_changes_with_every_field():
     assert len(others) == len(asdict(config))
 
 
-def test_equal_numbers_have_equal_keys():
-    assert RunConfig(prox_mu=1).key == RunConfig(prox_mu=1.0).key
+def test_the_key_is_of_the_first_twenty_fields_and_of_later_ones_that_are_not_neutral():
+    neutral = RunConfig(case=3, entropy=True, seed=2, lr=0.02, **NEUTRAL)
+    assert asdict(neutral).keys() == {*FIRST_FIELDS, *NEUTRAL}
+    fields = {name: getattr(neutral, name) for name in FIRST_FIELDS}
+    assert neutral.key == sha256_of(fields)
+    for later in ({"partition_seed": 0}, {"partition_seed": 5}, {"global_step": 0.5}):
+        assert replace(neutral, **later).key == sha256_of(fields | later)
+
+
+def sha256_of(fields):
+    return hashlib.sha256(json.dumps(dict(sorted(fields.items()))).encode()).hexdigest()[:16]
+
+
+FEW_VALUES = {
+    "case": (1, 2, "shards"),
+    "entropy": (False, True),
+    "rounds": (1, 1000),
+    "lr": (1, 1.0, 0.01),
+    "momentum": (0, 0.0, -0.0, 0.5),
+    "prox_mu": (0, -0.0, 1e-300, 0.01),
+    "augment": ("none", "mirror"),
+    "partition_seed": (None, 0, 1),
+    "global_step": (1, 1.0, 0.5),
+}
+SOME_FIELDS = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in FEW_VALUES.items()})
+ONE_FIELD = st.sampled_from([(name, value) for name, values in FEW_VALUES.items() for value in values])
+
+
+@given(fields=SOME_FIELDS, change=ONE_FIELD)
+def test_keys_are_equal_if_and_only_if_configurations_are(fields, change):
+    one, other = RunConfig(**fields), RunConfig(**fields | dict([change]))
+    assert (one.key == other.key) == (one == other)
+    assert stored_config(json.loads(json.dumps(asdict(one)))) == one
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (0, -0.0)])
+def test_equal_numbers_have_equal_keys(one, other):
+    assert RunConfig(prox_mu=one).key == RunConfig(prox_mu=other).key
+
+
+def test_a_stored_configuration_without_a_later_field_has_its_neutral_value():
+    stored = asdict(RunConfig(seed=3, partition_seed=4, global_step=0.5))
+    for name in NEUTRAL:
+        less = {field: value for field, value in stored.items() if field != name}
+        assert stored_config(less) == RunConfig(**less | {name: NEUTRAL[name]})
+
+
+@pytest.mark.parametrize("lacking", [("lr",), ("augment", "seed")])
+def test_a_stored_configuration_must_have_the_first_fields(lacking):
+    stored = {name: value for name, value in asdict(RunConfig()).items() if name not in lacking}
+    with pytest.raises(ValueError, match=f"its configuration lacks {', '.join(lacking)}"):
+        stored_config(stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (asdict(RunConfig()) | {"warmup": 3, "colour": "red"}, "has colour, warmup, unknown to this version"),
+        ([], "is no table of fields"),
+    ],
+)
+def test_a_stored_configuration_of_something_else_is_refused(stored, message):
+    with pytest.raises(ValueError, match=f"its configuration {message}"):
+        stored_config(stored)
 
 
 def test_profiles_are_recognised():
@@ -100,6 +170,9 @@ def test_a_configuration_cannot_be_changed():
         ({"rounds": 2.5}, "rounds must be a whole number"),
         ({"devices": -1}, "devices must be a whole number"),
         ({"seed": -1}, "seed must be a whole number from 0 on"),
+        ({"partition_seed": -1}, "partition_seed must be a whole number from 0 on"),
+        ({"partition_seed": 0.0}, "partition_seed must be a whole number from 0 on; got 0.0"),
+        ({"global_step": 0}, "global_step must be positive"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"lr": 0}, "lr must be positive"),
         ({"lr": float("nan")}, "lr must be positive"),

@@ -120,7 +120,17 @@ def assert_same_rounds(rows, record) -> None:
     """Everything but the bytes, which are those of the messages' content."""
     assert len(rows) == len(record)
     for row, expected in zip(rows, record, strict=True):
-        for name in ("round", "chosen", "kept", "weights", "accuracy", "loss", "entropy_before", "entropy_after"):
+        for name in (
+            "round",
+            "chosen",
+            "kept",
+            "weights",
+            "accuracy",
+            "loss",
+            "entropy_before",
+            "entropy_after",
+            "correct",
+        ):
             assert getattr(row, name) == getattr(expected, name), name
         assert row.models_up == expected.models_up
 
@@ -138,6 +148,11 @@ def assert_same_rounds(rows, record) -> None:
         {"method": "scaffold", "entropy": False, "selection": None},
         {"method": "fedavg", "pools_only": True},
         {"method": "moon", "selection": "value", "case": 3, "beta": 0.5},
+        {"method": "scaffold-authors", "selection": "pools-authors"},
+        {"method": "scaffold-authors", "entropy": False, "selection": None, "global_step": 0.5},
+        {"global_step": 0.5, "augment": "mirror"},
+        {"seed": 1, "case": 3, "beta": 0.5},
+        {"seed": 1, "case": 3, "beta": 0.5, "partition_seed": None},
     ],
     ids=str,
 )
@@ -151,6 +166,20 @@ def test_the_global_model_is_bit_for_bit_that_of_run(changes, tmp_path):
 def test_the_reference_engine_gives_the_rounds_of_run_too(tmp_path):
     config = replace(CONFIG, method="scaffold", rounds=2)
     assert_same_rounds(play(config, "reference")[0], recorded(config, tmp_path, "reference"))
+
+
+def test_a_global_step_by_hand():
+    """From 4 half-way to the mean of 0 and 1 with 10 and 11 images; a counter, which is no weight, is just averaged."""
+
+    def train(message, context):
+        result = toy_train(message, context)
+        arrays = {"w": result.arrays["w"].numpy(), "count": np.array([3])}
+        return LocalResult(pack(arrays), result.soft_label, result.size)
+
+    grid, strategy = toy(devices=2, fraction=1.0, train=train, entropy=False, global_step=0.5)
+    end = strategy.start(grid, pack({"w": np.full(2, 4, np.float32), "count": np.array([1])}), 1).arrays
+    assert end["w"].numpy() == pytest.approx(4 + 0.5 * (11 / 21 - 4))
+    assert end["count"].numpy().tolist() == [3]
 
 
 def test_removed_devices_never_send_a_model():
@@ -497,6 +526,7 @@ def test_soft_label_is_the_mean_softmax_whatever_the_batches():
         {"pools_only": True, "entropy": False},
         {"pools_only": True, "selection": "value"},
         {"selection": "pools", "entropy": False},
+        {"global_step": 0.0},
     ],
 )
 def test_bad_settings_are_refused(bad):
@@ -518,10 +548,14 @@ def test_the_app_offers_every_setting():
     settings = read_settings(table)
     assert settings == Settings(RunConfig(dataset="synthetic", case=3, entropy=True, rounds=5, devices=4, fraction=0.5))
     labels = load_dataset("synthetic").train_labels
-    assert len(partition(labels, settings.config.case, settings.config.devices, settings.config.seed)) == 4
+    assert len(partition(labels, settings.config.case, settings.config.devices, settings.config.partition_draw)) == 4
     every = {field.name for field in (*fields(RunConfig), *fields(Settings))} - {"config"}
     assert {key.replace("-", "_") for key in table} == every
     assert read_settings(table | {"case": "iid", "selection": "value"}).config.selection == "value"
+    assert read_settings(table | {"partition-seed": ""}).config.partition_seed is None
+    assert read_settings(table | {"partition-seed": 3, "global-step": 0.5}).config == replace(
+        settings.config, partition_seed=3, global_step=0.5
+    )
     with pytest.raises(ValueError, match="unknown settings: colour"):
         read_settings({"colour": "red"})
 

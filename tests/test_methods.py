@@ -77,6 +77,24 @@ def test_a_global_step_in_a_federation(dataset):
     assert np.abs(ends[0]).max() > 1e-3
 
 
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_every_round_goes_a_global_step_towards_the_mean(method, dataset):
+    """w_g + η·(mean − w_g) from what the devices of that round trained, weighted by their images."""
+    engine = make_engine("reference", dataset)
+    config = RunConfig(**SMALL | {"devices": 8, "fraction": 0.5}, case=3, beta=1.0, method=method, global_step=0.25)
+    federation, whole = (Federation(c, dataset, engine) for c in (config, replace(config, global_step=1.0)))
+    for _ in range(2):
+        start = federation.weights.astype(np.float64)
+        cohort = engine.train(federation.begin_round())
+        federation.end_round(cohort)
+        sizes = [len(federation.parts[device]) for device in federation.chosen]
+        mean = np.average(cohort.weights.astype(np.float64), axis=0, weights=sizes)
+        assert np.abs(federation.weights - (start + 0.25 * (mean - start))).max() < 1e-7
+        assert len(set(sizes)) > 1
+        whole.play_round()
+    assert np.abs(federation.weights - whole.weights).max() > 1e-4
+
+
 def test_scaffold_uses_the_old_control_for_every_device_of_a_round():
     method = Scaffold(2, 1)
     method.state["control"][:] = 1.0

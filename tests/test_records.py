@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import write_record
+from conftest import TEST_IMAGES, forge, write_record
 
 from fedentropy_core import RunConfig, load_records
 from fedentropy_core.paths import atomic_write
@@ -63,6 +63,58 @@ def test_an_edited_csv_is_caught(tmp_path, old, new, message):
     assert str(files.csv) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("forged", "message"),
+    [
+        ("90001 0", "right test images of round 2 do not add up to its accuracy"),
+        ("89999 1", "right test images of round 2 do not add up"),  # there are none of the second class
+        ("90001 -1", "right test images of round 2 do not add up"),
+        ("9" * 30 + " 0", "right test images of round 2 do not add up"),
+        ("90000", "right test images of round 2 are of 1 classes, those in its JSON of 2"),
+        ("90000 0 0", "right test images of round 2 are of 3 classes"),
+        ("90000.0 0", "correct of round 2 is no list of whole numbers"),
+        ("", "correct of round 2 is no list of whole numbers"),
+        ("90000 0,7", "round 2 does not have the columns of the first line"),
+    ],
+)
+def test_right_images_that_cannot_be_are_caught_in_a_forged_record(tmp_path, forged, message):
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    forge(files, files.csv.read_text().replace(",90000 0,", f",{forged},"))
+    with pytest.raises(RecordError, match=message) as caught:
+        load_record(files.csv)
+    assert str(files.csv) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("test_images", "message"),
+    [
+        (None, "does not say how many test images of each class there are"),
+        ([], "does not say how many"),
+        ([0, 0], "does not say how many"),
+        ([300_001, -1], "does not say how many"),
+        ([300_000.0, 0], "does not say how many"),
+        ("300000", "does not say how many"),
+        ([300_001, 0], "right test images of round 1 do not add up"),
+        ([200_000, 0, 100_000], "right test images of round 1 are of 2 classes, those in its JSON of 3"),
+    ],
+)
+def test_a_forged_number_of_test_images_is_caught(tmp_path, test_images, message):
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    forge(files, files.csv.read_text(), test_images=test_images)
+    with pytest.raises(RecordError, match=message) as caught:
+        load_record(files.csv)
+    assert str(files.csv) in str(caught.value)
+
+
+def test_a_forger_who_changes_nothing_is_not_caught(tmp_path):
+    """So that it is the change that the tests above see."""
+    files = write_record(tmp_path, [0.1, 0.3, 0.2])
+    before = files.csv.read_text()
+    forge(files, before, test_images=list(TEST_IMAGES))
+    assert files.csv.read_text() == before
+    assert load_record(files.csv).rounds["correct"].tolist() == [(30_000, 0), (90_000, 0), (60_000, 0)]
+
+
 def test_a_dropped_last_round_is_caught(tmp_path):
     files = write_record(tmp_path, [0.1, 0.3, 0.2])
     files.csv.write_text("\n".join(files.csv.read_text().splitlines()[:-1]) + "\n")
@@ -81,9 +133,10 @@ def test_an_edited_json_is_caught(tmp_path):
     files.json.write_text(json.dumps(about))
     with pytest.raises(RecordError, match="round 1 does not match"):
         load_record(files.csv)
-    files.json.write_text("{")
-    with pytest.raises(RecordError, match="cannot be read"):
-        load_record(files.csv)
+    for unreadable in ("{", "[]", json.dumps(about | {"config": None})):
+        files.json.write_text(unreadable)
+        with pytest.raises(RecordError, match="cannot be read"):
+            load_record(files.csv)
 
 
 def test_another_records_json_is_caught(tmp_path):
@@ -179,6 +232,48 @@ def test_weights_hash_sees_every_bit():
     other[3] = -0.0
     assert weights_hash(weights) != weights_hash(other)
     assert weights_hash(weights) == weights_hash(weights.copy())
+
+
+@pytest.fixture
+def kept_weights(tmp_path):
+    """A record with weights, and the weights."""
+    weights = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    files = write_record(tmp_path, [0.1, 0.3], weights=weights_hash(weights))
+    np.savez(files.weights, weights=weights)
+    return files, weights
+
+
+def test_weights_are_read_back(kept_weights):
+    files, weights = kept_weights
+    assert load_record(files.csv).weights.tobytes() == weights.tobytes()
+
+
+DAMAGES = {
+    "one bit": lambda weights: {"weights": (weights.view(np.uint32) ^ (np.arange(100) == 7)).view(np.float32)},
+    "shorter": lambda weights: {"weights": weights[:-1]},
+    "another shape": lambda weights: {"weights": weights.reshape(10, 10)},
+    "doubles": lambda weights: {"weights": weights.astype(np.float64)},
+    "objects": lambda weights: {"weights": weights.astype(object)},
+    "another name": lambda weights: {"model": weights},
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "truncated", "empty", "no zip", "missing"])
+def test_damaged_weights_are_refused_by_name(damage, kept_weights):
+    files, weights = kept_weights
+    if damage in DAMAGES:
+        np.savez(files.weights, **DAMAGES[damage](weights))
+    elif damage == "missing":
+        files.weights.unlink()
+    else:
+        whole = files.weights.read_bytes()
+        files.weights.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "no zip": b"weights"}[damage])
+    record = load_record(files.csv)
+    reason = "is not there: weights are kept by" if damage == "missing" else "cannot be read|are not those of"
+    for read in (lambda: record.weights, record.model):
+        with pytest.raises(RecordError, match=reason) as caught:
+            read()
+        assert str(files.weights) in str(caught.value)
 
 
 def test_floats_survive_the_text(tmp_path):

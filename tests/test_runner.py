@@ -1,5 +1,6 @@
 """Whole runs: repeatable, resumable after kill -9 at any round, and as the paper says."""
 
+import hashlib
 import json
 import os
 import signal
@@ -12,8 +13,8 @@ import pytest
 import torch
 from conftest import write_record
 
-from fedentropy_core import RunConfig, load_dataset, run
-from fedentropy_core.engines import make_engine
+from fedentropy_core import RunConfig, load_dataset, partition, run
+from fedentropy_core.engines import make_engine, native
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
@@ -340,11 +341,110 @@ def test_training_learns(tmp_path, engine):
     assert train(config, tmp_path, engine).best_accuracy > 0.3
 
 
-def test_the_last_round_is_what_the_record_says(tmp_path, engine):
-    """The record's accuracy is that of plain PyTorch on the test images."""
-    dataset = load_dataset("synthetic")
-    federation = Federation(RunConfig(**SETTING, entropy=True), dataset, engine)
-    rows = [federation.play_round() for _ in range(2)]
+def right_by_hand(model, dataset):
+    """Right test images by class: plain PyTorch."""
     x = (torch.tensor(dataset.test_images) / 255 - 0.5) / 0.5
-    right = build(federation.weights, 10)(x).argmax(1) == torch.tensor(dataset.test_labels)
-    assert rows[-1].accuracy == right.double().mean().item()
+    labels = torch.tensor(dataset.test_labels)
+    right = model(x).argmax(1) == labels
+    return tuple(int(right[labels == label].sum()) for label in range(10))
+
+
+@pytest.mark.parametrize("name", ["reference", "native", "batched"])
+def test_every_round_says_how_many_test_images_of_each_class_are_right(name):
+    if name == "native" and not native.available():
+        pytest.skip("no C++ compiler")
+    dataset = load_dataset("synthetic")
+    engine = make_engine(name, dataset, device="cpu")
+    federation = Federation(RunConfig(**SETTING | {"case": "iid", "lr": 0.05}, entropy=True), dataset, engine)
+    for _ in range(3):
+        row = federation.play_round()
+        assert row.correct == right_by_hand(build(federation.weights, 10), dataset)
+        assert row.accuracy == sum(row.correct) / 1000
+    assert sum(right > 0 for right in row.correct) > 1
+
+
+# ------------------------------------------------------------------------------------------------------ final weights
+
+
+def npz(config, folder):
+    return RunFiles(config, folder).weights
+
+
+@pytest.fixture(scope="module")
+def kept(engine, tmp_path_factory):
+    """A finished run that kept its weights."""
+    return run(SMALL, engine, progress=False, results=tmp_path_factory.mktemp("kept"), keep_weights=True)
+
+
+def test_kept_weights_are_the_model_of_the_last_round(kept):
+    last = kept.rounds.iloc[-1]
+    assert kept.weights.dtype == np.float32
+    assert hashlib.sha256(kept.weights.astype("<f4").tobytes()).hexdigest()[:16] == last["weights"]
+    right = right_by_hand(kept.model(), load_dataset("synthetic"))
+    assert right == last["correct"]
+    assert sum(right) / 1000 == last["accuracy"]
+
+
+def test_weights_stand_beside_the_record_and_change_nothing_in_it(kept, undisturbed, tmp_path, engine):
+    assert kept.path.with_suffix(".npz").exists()
+    assert kept.path.read_bytes() == undisturbed(SMALL)[0]
+    train(SMALL, tmp_path, engine)
+    assert not npz(SMALL, tmp_path).exists()
+    with pytest.raises(RecordError, match="finished without keeping weights"):
+        run(SMALL, engine, progress=False, results=tmp_path, keep_weights=True)
+
+
+def test_an_interrupted_run_keeps_the_same_weights(kept, tmp_path, engine, monkeypatch):
+    """Asked for at its beginning or at its end."""
+    half_done(tmp_path, engine, monkeypatch)
+    assert not npz(SMALL, tmp_path).exists()
+    record = run(SMALL, engine, progress=False, results=tmp_path, keep_weights=True)
+    assert record.weights.tobytes() == kept.weights.tobytes()
+    again = run(SMALL, engine, progress=False, results=tmp_path, keep_weights=True)
+    assert again.weights.tobytes() == kept.weights.tobytes()
+
+
+@pytest.mark.filterwarnings("ignore:.*diverged")
+def test_a_run_that_diverges_keeps_the_weights_of_the_round_before(tmp_path, engine, monkeypatch):
+    end_round = Federation.end_round
+
+    def end_or_diverge(self, cohort):
+        if self.round == diverges_in:
+            raise Diverged(f"round {self.round}: a local model is not finite")
+        return end_round(self, cohort)
+
+    monkeypatch.setattr(Federation, "end_round", end_or_diverge)
+    for diverges_in in (1, 3):
+        folder = tmp_path / str(diverges_in)
+        for _ in ("trained", "finished before"):
+            record = run(SMALL, engine, progress=False, results=folder, keep_weights=True)
+        assert npz(SMALL, folder).exists() == (diverges_in > 1)
+    assert right_by_hand(record.model(), load_dataset("synthetic")) == record.rounds["correct"].iloc[1]
+
+
+# ---------------------------------------------------------------------------------------------------- the partition
+
+
+@pytest.mark.parametrize("case", [1, 2, 3, "shards", "iid"])
+def test_one_partition_for_all_seeds_or_one_for_each(case, engine):
+    """The one is that which seed 0 has of its own."""
+    dataset = load_dataset("synthetic")
+    setting = {"dataset": "synthetic", "case": case, "devices": 20}
+
+    def parts(**fields):
+        return [part.tolist() for part in Federation(RunConfig(**setting | fields), dataset, engine).parts]
+
+    shared = [parts(seed=seed) for seed in range(3)]
+    own = [parts(seed=seed, partition_seed=None) for seed in range(3)]
+    assert shared == [own[0]] * 3
+    assert own[0] != own[1] != own[2] != own[0]
+    assert parts(seed=1, partition_seed=2) == own[2]
+    assert own == [[part.tolist() for part in partition(dataset.train_labels, case, 20, s)] for s in range(3)]
+
+
+def test_seeds_with_one_partition_differ_in_all_else(engine):
+    one, other = (Federation(replace(SMALL, seed=seed), load_dataset("synthetic"), engine) for seed in (0, 1))
+    assert not np.array_equal(one.weights, other.weights)
+    assert one.begin_round().devices[0].order.tolist() != other.begin_round().devices[0].order.tolist()
+    assert one.chosen != other.chosen
+    assert one._device_work(7).order.tolist() != other._device_work(7).order.tolist()

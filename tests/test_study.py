@@ -7,7 +7,7 @@ from conftest import write_record
 
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.records import RunFiles, load_records
+from fedentropy_core.records import RunFiles, load_record, load_records, weights_hash
 from fedentropy_core.runner import Means, run_all
 from fedentropy_core.studies import SHOWN, STUDIES, find_study, label_fields
 from fedentropy_core.study import Study, choose, estimate, overview
@@ -150,6 +150,15 @@ def test_stacked_seeds_leave_the_same_records(tmp_path):
     for config in RUNS[:2]:
         alone, stacked = (RunFiles(config, tmp_path / name).csv.read_bytes() for name in ("alone", "stacked"))
         assert alone == stacked
+
+
+@pytest.mark.parametrize("stack_seeds", [False, True])
+def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
+    sweep = Study("sweep", "some", tuple(RUNS[:2]), with_weights=(RUNS[1],))
+    run_all(RUNS[:2], Means("batched", "cpu", stack_seeds=stack_seeds), tmp_path, False, sweep)
+    without, kept = (load_record(RunFiles(config, tmp_path, "sweep").csv) for config in RUNS[:2])
+    assert not without.path.with_suffix(".npz").exists()
+    assert weights_hash(kept.weights) == kept.rounds["weights"].iloc[-1]
 
 
 @pytest.mark.parametrize("stack_seeds", [False, True])
