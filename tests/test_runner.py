@@ -406,14 +406,14 @@ def test_an_interrupted_run_keeps_the_same_weights(kept, tmp_path, engine, monke
 
 @pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_run_that_diverges_keeps_the_weights_of_the_round_before(tmp_path, engine, monkeypatch):
-    end_round = Federation.end_round
+    settle_round = Federation.settle_round
 
-    def end_or_diverge(self, cohort):
+    def settle_or_diverge(self, cohort):
         if self.round == diverges_in:
             raise Diverged(f"round {self.round}: a local model is not finite")
-        return end_round(self, cohort)
+        return settle_round(self, cohort)
 
-    monkeypatch.setattr(Federation, "end_round", end_or_diverge)
+    monkeypatch.setattr(Federation, "settle_round", settle_or_diverge)
     for diverges_in in (1, 3):
         folder = tmp_path / str(diverges_in)
         for _ in ("trained", "finished before"):
