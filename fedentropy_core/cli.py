@@ -8,21 +8,23 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from fedentropy_core import bench
-from fedentropy_core.audit import named
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
-from fedentropy_core.datasets import DATASETS, load_dataset, prepare
+from fedentropy_core.data.catalogue import DATASETS
+from fedentropy_core.data.load import load_dataset, prepare
 from fedentropy_core.engines import ENGINES, make_engine
 from fedentropy_core.engines.native import BuildError
+from fedentropy_core.files import results_root
 from fedentropy_core.interrupts import Stopped, stop_on_signals
 from fedentropy_core.methods import METHODS
-from fedentropy_core.notebooks import NotebookError
+from fedentropy_core.paper.notebooks import NotebookError
+from fedentropy_core.paper.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
+from fedentropy_core.paper.study import STUDIES, find_study
 from fedentropy_core.partition import CASES
-from fedentropy_core.paths import results_root
-from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
-from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
-from fedentropy_core.runner import Means, run, run_all
-from fedentropy_core.studies import STUDIES, find_study
-from fedentropy_core.study import Run, Study, choose, estimate, overview
+from fedentropy_core.runs.audit import named
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError, RunRecord, record_paths
+from fedentropy_core.runs.study import Run, Study, choose, estimate, overview
+from fedentropy_core.runs.train import Means, run, run_all
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {

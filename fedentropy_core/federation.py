@@ -8,16 +8,14 @@ from functools import partial
 import numpy as np
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import Dataset
-from fedentropy_core.engines import Cohort, DeviceWork, Engine, Work
-from fedentropy_core.entropy import judge, keep_all
+from fedentropy_core.judgment import judge, keep_all
+from fedentropy_core.machine import physical_memory
 from fedentropy_core.methods import RoundOutcome, aggregate, make_method, move
 from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
-from fedentropy_core.provenance import physical_memory
 from fedentropy_core.randomness import generator
-from fedentropy_core.records import Round, weights_hash
 from fedentropy_core.selection import make_selection
+from fedentropy_core.work import Cohort, Dataset, DeviceWork, Engine, Round, Work, weights_hash
 
 
 class Diverged(Exception):

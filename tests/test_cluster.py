@@ -10,13 +10,15 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: make flower")
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from fedentropy_core import cluster, load_dataset, run  # noqa: E402
-from fedentropy_core.cluster import Share  # noqa: E402
+from fedentropy_core import load_dataset, run  # noqa: E402
 from fedentropy_core.config import profile_config  # noqa: E402
 from fedentropy_core.engines import make_engine  # noqa: E402
-from fedentropy_core.records import RunFiles, load_record  # noqa: E402
-from fedentropy_core.runner import Means, OutOfTime, run_all  # noqa: E402
-from fedentropy_core.study import Study  # noqa: E402
+from fedentropy_core.runs import cluster  # noqa: E402
+from fedentropy_core.runs.cluster import Share  # noqa: E402
+from fedentropy_core.runs.files import RunFiles  # noqa: E402
+from fedentropy_core.runs.record import load_record  # noqa: E402
+from fedentropy_core.runs.study import Study  # noqa: E402
+from fedentropy_core.runs.train import Means, OutOfTime, run_all  # noqa: E402
 
 RUNS = [
     profile_config("smoke", dataset="synthetic", case=2, seed=seed, method="scaffold", rounds=40) for seed in range(3)

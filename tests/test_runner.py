@@ -18,8 +18,9 @@ from fedentropy_core.engines import make_engine, native
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
-from fedentropy_core.records import RecordError, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError, load_record
+from fedentropy_core.runs.train import OutOfTime
 
 SETTING = {"dataset": "synthetic", "case": 2, "devices": 50, "fraction": 0.1, "epochs": 1, "rounds": 7}
 SMALL = RunConfig(**SETTING)
@@ -82,7 +83,7 @@ def test_threads_do_not_change_a_byte(tmp_path):
 KILLED = """
 import os, signal
 from pathlib import Path
-import fedentropy_core.journal as journal
+import fedentropy_core.runs.journal as journal
 from fedentropy_core import RunConfig, run
 from fedentropy_core.federation import Federation
 
@@ -129,7 +130,7 @@ def test_kill_9_and_resume(variant, trap, moment, tmp_path, engine, undisturbed)
 
 
 def test_resuming_does_not_start_again(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr("fedentropy_core.journal.CHECKPOINT_ROUNDS", 2)
+    monkeypatch.setattr("fedentropy_core.runs.journal.CHECKPOINT_ROUNDS", 2)
     interrupt_at(5, monkeypatch)
     with pytest.raises(RuntimeError):
         train(SMALL, tmp_path, engine)
@@ -166,7 +167,7 @@ def count_rounds(monkeypatch):
 def half_done(folder, engine, monkeypatch):
     """A run stopped in round 5, with a checkpoint of round 4."""
     with monkeypatch.context() as patch:
-        patch.setattr("fedentropy_core.journal.CHECKPOINT_ROUNDS", 2)
+        patch.setattr("fedentropy_core.runs.journal.CHECKPOINT_ROUNDS", 2)
         interrupt_at(5, patch)
         with pytest.raises(RuntimeError):
             train(SMALL, folder, engine)
@@ -204,9 +205,9 @@ def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatc
 
 def test_a_record_names_everything_that_worked_on_it(tmp_path, engine, monkeypatch):
     """Begun by one commit, finished by another: the record has both, the last one as its provenance."""
-    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "first")
+    monkeypatch.setattr("fedentropy_core.machine._commit", lambda: "first")
     half_done(tmp_path, engine, monkeypatch)
-    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "second")
+    monkeypatch.setattr("fedentropy_core.machine._commit", lambda: "second")
     about = train(SMALL, tmp_path, engine).about
     assert about["provenance"]["commit"] == "second"
     assert [before["commit"] for before in about["begun_on"]] == ["first"]
@@ -261,6 +262,12 @@ def test_a_deadline_saves_and_stops(tmp_path, engine, undisturbed):
 
 @pytest.mark.parametrize("lr", [1e6, 1e12])
 @pytest.mark.parametrize("entropy", [False, True])
+def test_an_unknown_data_set_is_named(tmp_path):
+    with pytest.raises(ValueError, match="unknown data set 'mnist'; choose one of cifar10, cifar100"):
+        run(RunConfig(dataset="mnist"), results=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_divergence_is_named(lr, entropy, tmp_path, engine):
     """With 1e12 on one batch of a device weights may stay finite while outputs do not."""
     config = RunConfig(**SETTING | {"lr": lr, "entropy": entropy})

@@ -5,8 +5,9 @@ import pytest
 from fedentropy_core import RunConfig, run
 from fedentropy_core.federation import Federation
 from fedentropy_core.interrupts import Stopped
-from fedentropy_core.records import RecordError, RunFiles
-from fedentropy_core.runner import Means, run_all
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError
+from fedentropy_core.runs.train import Means, run_all
 
 SETTING = {"dataset": "synthetic", "case": 2, "devices": 50, "fraction": 0.1, "epochs": 1, "rounds": 6}
 RUNS = [
@@ -50,7 +51,7 @@ def test_a_stop_saves_all_of_them(alone, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Federation, "settle_round", settle_and_count)
     with monkeypatch.context() as patch:
-        patch.setattr("fedentropy_core.runner.Display.show", lambda self, event: interrupted(event))
+        patch.setattr("fedentropy_core.runs.train.Display.show", lambda self, event: interrupted(event))
         with pytest.raises(Stopped, match=r"stopped after round \d.*; the same command goes on"):
             run_all(RUNS, Means(jobs=3), tmp_path, progress=False)
     assert list(tmp_path.rglob("*.ckpt"))

@@ -12,10 +12,11 @@ from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.interrupts import Stop
-from fedentropy_core.records import RecordLocked, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime
-from fedentropy_core.studies import STUDIES
-from fedentropy_core.training import Order, Paused, Workshop, seed_stacks, train_stack
+from fedentropy_core.paper.study import STUDIES
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordLocked, load_record
+from fedentropy_core.runs.train import OutOfTime
+from fedentropy_core.runs.training import Order, Paused, Workshop, seed_stacks, train_stack
 
 
 def seeds(count=3, **fields):
@@ -37,8 +38,8 @@ def dataset():
 
 @pytest.fixture(autouse=True)
 def _small_data(dataset, monkeypatch):
-    monkeypatch.setattr("fedentropy_core.training.load_dataset", lambda name: dataset)
-    monkeypatch.setattr("fedentropy_core.records.known_fingerprint", lambda name: dataset.fingerprint)
+    monkeypatch.setattr("fedentropy_core.runs.training.load_dataset", lambda name: dataset)
+    monkeypatch.setattr("fedentropy_core.runs.files.known_fingerprint", lambda name: dataset.fingerprint)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_each_run_resumes_from_its_own_checkpoint(tmp_path, engine, alone, monke
 def test_a_checkpoint_with_all_rounds_only_needs_its_record(tmp_path, engine, alone, monkeypatch):
     """The disk was full after the last checkpoint."""
     configs = seeds(2, rounds=2)
-    monkeypatch.setattr("fedentropy_core.journal.CHECKPOINT_ROUNDS", 2)
+    monkeypatch.setattr("fedentropy_core.runs.journal.CHECKPOINT_ROUNDS", 2)
 
     def full(self, *contents):
         raise OSError("no space left")

@@ -7,10 +7,12 @@ from conftest import write_record
 
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.records import RunFiles, load_record, load_records, weights_hash
-from fedentropy_core.runner import Means, run_all
-from fedentropy_core.studies import SHOWN, STUDIES, find_study, label_fields
-from fedentropy_core.study import Study, choose, estimate, overview
+from fedentropy_core.paper.study import SHOWN, STUDIES, find_study, label_fields
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import load_record, load_records
+from fedentropy_core.runs.study import Study, choose, estimate, overview
+from fedentropy_core.runs.train import Means, run_all
+from fedentropy_core.work import weights_hash
 
 REFERENCE = Means("reference")
 TINY = {"dataset": "synthetic", "case": 2, "devices": 50, "rounds": 2}
@@ -106,7 +108,7 @@ def test_the_time_of_a_record_counts_by_its_cores(tmp_path, monkeypatch):
     write_record(tmp_path, [], method="scaffold", rounds=4)  # diverged at once
     runs = [RunConfig(dataset="synthetic", method=method, rounds=4) for method in ("fedavg", "moon", "scaffold")]
     paces = overview(runs, tmp_path)["pace"]
-    monkeypatch.setattr("fedentropy_core.study.usable_cores", lambda: 4)
+    monkeypatch.setattr("fedentropy_core.runs.study.usable_cores", lambda: 4)
     assert estimate(144_000, paces).startswith("about 5.0 h on 4 cores, at the 0.5 core-seconds")
     assert estimate(144_000, paces[1:]) == "no estimate yet"
 

@@ -5,24 +5,13 @@ import sys
 import numpy as np
 import torch
 
-from fedentropy_core.engines import native
-from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, UnsuitableModel, Work, usable_cores
+from fedentropy_core.engines.base import UnsuitableModel
 from fedentropy_core.engines.batched import BatchedEngine
+from fedentropy_core.engines.native import NativeEngine
+from fedentropy_core.engines.native import available as native_available
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import initial_weights
-
-__all__ = [
-    "ENGINES",
-    "Cohort",
-    "DeviceWork",
-    "Engine",
-    "LocalRule",
-    "UnsuitableModel",
-    "Work",
-    "fastest",
-    "make_engine",
-    "usable_cores",
-]
+from fedentropy_core.work import Engine
 
 ENGINES = ("auto", "native", "batched", "reference")
 
@@ -51,7 +40,7 @@ def _make(name: str, dataset, threads: int | None, device: str | None) -> Engine
         return ReferenceEngine(dataset, threads, device or "cpu")
     if name == "native" and device not in (None, "cpu"):
         raise ValueError(f"the native engine is for CPUs; device must be cpu, got {device!r}")
-    engine = native.NativeEngine(dataset, threads) if name == "native" else BatchedEngine(dataset, device or "cuda")
+    engine = NativeEngine(dataset, threads) if name == "native" else BatchedEngine(dataset, device or "cuda")
     _check_forward(engine, dataset)
     return engine
 
@@ -73,4 +62,4 @@ def fastest(name: str, device: str | None) -> str:
         return name
     if (device or "cuda").startswith("cuda") and torch.cuda.is_available():
         return "batched"
-    return "native" if device in (None, "cpu") and native.available() else "reference"
+    return "native" if device in (None, "cpu") and native_available() else "reference"

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, check_layers, usable_device
+from fedentropy_core.engines.base import check_layers, usable_device
 from fedentropy_core.interrupts import Halted
 from fedentropy_core.model import layers
+from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 
 # Fixed, so that sums over images run in one order whatever else is in the stack; patches take 235 kB an image.
 SOFT_LABEL_BATCH = 100  # images of each device

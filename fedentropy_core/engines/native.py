@@ -21,17 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedentropy_core.engines.base import (
-    Cohort,
-    DeviceWork,
-    LocalRule,
-    Work,
-    check_layers,
-    results_of,
-    stop_flag,
-    usable_cores,
-)
+from fedentropy_core.engines.base import check_layers, results_of, stop_flag
+from fedentropy_core.machine import usable_cores
 from fedentropy_core.model import parameter_count
+from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 
 SOURCE = Path(__file__).with_name("native.cpp")
 CACHE = Path(__file__).with_name("_build")

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, Work, results_of, stop_flag, usable_cores, usable_device
+from fedentropy_core.engines.base import results_of, stop_flag, usable_device
+from fedentropy_core.machine import usable_cores
 from fedentropy_core.model import CNN, build, flatten
+from fedentropy_core.work import Cohort, DeviceWork, Work
 
 FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
 
