@@ -11,7 +11,6 @@ from fedentropy_core.config import RunConfig
 from fedentropy_core.judgment import judge, keep_all
 from fedentropy_core.machine import physical_memory
 from fedentropy_core.methods import RoundOutcome, aggregate, make_method, move
-from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
 from fedentropy_core.randomness import generator
 from fedentropy_core.selection import make_selection
@@ -29,6 +28,8 @@ class Federation:
         self.config, self.dataset, self.engine = config, dataset, engine
         self.parts = partition(dataset.train_labels, config.case, config.devices, config.partition_draw, config.beta)
         _check_memory(config, self.parts)
+        from fedentropy_core.model import initial_weights  # with PyTorch, which records are read without
+
         self.round = 0
         self.weights = initial_weights(len(dataset.classes), generator(config.seed, "weights"))
         self.selection = make_selection(config.selection, config.devices, config.epsilon)

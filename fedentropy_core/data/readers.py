@@ -23,7 +23,6 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-import torch
 from PIL import Image
 from tqdm import tqdm
 
@@ -257,7 +256,7 @@ def socket_timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-_operators: list[torch.library.Library] = []  # kept alive: a Library that is collected takes its operators along
+_operators: list[object] = []  # kept alive: a Library that is collected takes its operators along
 
 
 def torchvision_datasets() -> ModuleType:
@@ -274,6 +273,8 @@ def torchvision_datasets() -> ModuleType:
             raise
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]  # half imported
+    import torch
+
     library = torch.library.Library("torchvision", "DEF")
     for operator in ("nms", "qnms"):
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
