@@ -1,4 +1,8 @@
 from fedentropy_core.cli import main
+from fedentropy_core.interrupts import ignore
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        ignore()  # Python takes a while to end, and the exit code is settled

@@ -48,6 +48,21 @@ _SETTINGS = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command; a bad request ends with a message and exit code 1, Ctrl-C with 130, SIGTERM with 143."""
+    try:
+        stop_on_signals()
+        options = _parser().parse_args(arguments)
+        options.act(options)
+    except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
+        sys.exit(f"error: {error}")
+    except Stopped as stopped:
+        print(f"\n{stopped}", file=sys.stderr)
+        sys.exit(stopped.exit_code)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fedentropy_core", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_data(commands)
@@ -58,18 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     _add_reproduce(commands)
     _add_smoke(commands)
     _add_bench(commands)
-    options = parser.parse_args(arguments)
-    try:
-        stop_on_signals()
-        options.act(options)
-    except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
-        sys.exit(f"error: {error}")
-    except Stopped as stopped:
-        print(f"\n{stopped}", file=sys.stderr)
-        sys.exit(stopped.exit_code)
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
+    return parser
 
 
 def _add_data(commands) -> None:

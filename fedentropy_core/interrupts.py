@@ -60,6 +60,15 @@ class Stop:
                 self._flags = [other for other in self._flags if other is not flag]
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ignore() -> None:
+    """From here on nothing is left to stop."""
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
 def stop_on_signals() -> None:
     """SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored, as after nohup."""
     for signum in (signal.SIGTERM, signal.SIGHUP):

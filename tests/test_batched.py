@@ -227,10 +227,18 @@ def test_images_that_can_change_are_uploaded_again(cpu_engine):
     assert after == cpu_engine.evaluate(weights, images.copy(), dataset.test_labels)[1]
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+        RuntimeError("MPS backend out of memory. Tried to allocate 20.00 GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 47040000000 bytes"),
+    ],
+    ids=["cuda", "mps", "cpu"],
+)
 def test_running_out_of_memory_says_what_to_lower(cpu_engine, error, monkeypatch):
     def run_out(*_):
-        raise error("backend out of memory. Tried to allocate 20.00 GiB")
+        raise error
 
     monkeypatch.setattr(batched, "features", run_out)
     with pytest.raises(MemoryError, match=r"training 4 stacked devices: lower fraction .* batch_size.*--stack-seeds"):

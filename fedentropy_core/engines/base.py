@@ -30,11 +30,15 @@ def check_layers(engine: str, classes: int) -> None:
 
 def results_of(pool: Executor, function: Callable, jobs: Iterable, stop: np.ndarray) -> list:
     """function(job) of every job, side by side. On an error or an interrupt no call is left behind: `stop` becomes 1,
-    which a call may look at, what waits is cancelled, what runs is waited for. Halted if `stop` was 1 otherwise."""
+    which a call may look at, what waits is not begun, what runs is waited for. Halted if `stop` was 1 otherwise."""
     calls = []
+
+    def unless_stopped(job):
+        return None if stop[0] else function(job)
+
     try:
         for job in jobs:
-            calls.append(pool.submit(function, job))
+            calls.append(pool.submit(unless_stopped, job))
         results = [call.result() for call in calls]
     except BaseException:
         stop[0] = 1

@@ -93,7 +93,9 @@ class BatchedEngine:
         with _one_cpu_thread(self.device), _memory_advice(self.device, f"training {len(devices)} stacked devices"):
             # All uploads come before the first step: each waits for the GPU, nothing after them does.
             terms = self._terms(rule, np.stack(starts), devices)
-            training = self._plan([_visits(device, self.train_count) for device in devices], rule.batch_size)
+            # No device has more images than there are: a wider batch would be all padding.
+            width = min(rule.batch_size, self.train_count)
+            training = self._plan([_visits(device, self.train_count) for device in devices], width)
             own_images = self._plan([device.images[None] for device in devices], SOFT_LABEL_BATCH)
             weights = self._train(rule, terms, training, stop)
             soft_labels = self._soft_labels(weights, own_images)
@@ -298,8 +300,9 @@ def _memory_advice(device: torch.device, doing: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # CUDA raises OutOfMemoryError, MPS a plain RuntimeError.
-        if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
+        # CUDA raises OutOfMemoryError, MPS and a CPU a plain RuntimeError.
+        known = ("out of memory", "can't allocate memory", "not enough memory")
+        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in known):
             raise
         raise MemoryError(
             f"{device} ran out of memory while {doing}: lower fraction (devices a round) or batch_size, "
