@@ -92,9 +92,10 @@ sanitize: $(READY) ## the native engine's tests under AddressSanitizer and Undef
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
 	    ASAN_OPTIONS=detect_leaks=0 FEDENTROPY_SANITIZE=1 $(RUN) -m pytest tests/test_native.py
 
-lint: $(READY) ## ruff
+lint: $(READY) ## ruff, and which room may import which
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
 
 clean: ## remove .venv and caches of tools; data and results stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,10 +1,30 @@
-"""FedEntropy: federated learning that uploads only the models whose soft labels raise the group's entropy."""
+"""FedEntropy: federated learning that uploads only the models whose soft labels raise the group's entropy.
 
-from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import load_dataset
-from fedentropy_core.entropy import judge
-from fedentropy_core.partition import partition
-from fedentropy_core.records import load_records
-from fedentropy_core.runner import run
+Each name is loaded when it is first used, so that reading records needs no PyTorch.
+"""
 
-__all__ = ["RunConfig", "judge", "load_dataset", "load_records", "partition", "run"]
+from importlib import import_module
+
+from fedentropy_core.partition import partition  # at once: importing the module later would take its name
+
+_HOMES = {
+    "RunConfig": "config",
+    "judge": "judgment",
+    "load_dataset": "data.load",
+    "load_records": "runs.record",
+    "run": "runs.train",
+    "run_all": "runs.train",
+}
+__all__ = ["RunConfig", "judge", "load_dataset", "load_records", "partition", "run", "run_all"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,13 +18,12 @@ import numpy as np
 import torch
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import Dataset
 from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.base import DeviceWork, Engine, Work, usable_cores
+from fedentropy_core.files import atomic_write
+from fedentropy_core.machine import cpu_model, usable_cores
 from fedentropy_core.methods import METHODS, SCAFFOLDS
 from fedentropy_core.model import initial_weights
-from fedentropy_core.paths import atomic_write
-from fedentropy_core.provenance import cpu_model
+from fedentropy_core.work import Dataset, DeviceWork, Engine, Work
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000

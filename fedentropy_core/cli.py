@@ -3,27 +3,28 @@
 import argparse
 import os
 import re
-import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
 from fedentropy_core import bench
-from fedentropy_core.audit import named
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
-from fedentropy_core.datasets import DATASETS, load_dataset, prepare
+from fedentropy_core.data.catalogue import DATASETS
+from fedentropy_core.data.load import load_dataset, prepare
 from fedentropy_core.engines import ENGINES, make_engine
 from fedentropy_core.engines.native import BuildError
-from fedentropy_core.interrupts import Stopped, stop
+from fedentropy_core.files import results_root
+from fedentropy_core.interrupts import Stopped, stop_on_signals
 from fedentropy_core.methods import METHODS
-from fedentropy_core.notebooks import NotebookError
+from fedentropy_core.paper.notebooks import NotebookError
+from fedentropy_core.paper.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
+from fedentropy_core.paper.study import STUDIES, find_study
 from fedentropy_core.partition import CASES
-from fedentropy_core.paths import results_root
-from fedentropy_core.records import RecordError, RunFiles, RunRecord, record_paths
-from fedentropy_core.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
-from fedentropy_core.runner import run
-from fedentropy_core.studies import STUDIES, find_study
-from fedentropy_core.study import EnginePool, Run, Study, choose, estimate, overview, train
+from fedentropy_core.runs.audit import named
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError, RunRecord, record_paths
+from fedentropy_core.runs.study import Run, Study, choose, estimate, overview
+from fedentropy_core.runs.train import Means, run, run_all
 
 _MARKS = {"recorded": "x", "begun": "~", "missing": "."}
 _SETTINGS = {
@@ -48,7 +49,7 @@ _SETTINGS = {
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command; a bad request ends with a message and exit code 1, Ctrl-C with 130, SIGTERM with 143."""
     try:
-        _stop_on_signals()
+        stop_on_signals()
         options = _parser().parse_args(arguments)
         options.act(options)
     except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
@@ -73,13 +74,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_smoke(commands)
     _add_bench(commands)
     return parser
-
-
-def _stop_on_signals() -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored, as after nohup."""
-    for signum in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(signum) is signal.SIG_DFL:
-            signal.signal(signum, stop)
 
 
 def _add_data(commands) -> None:
@@ -136,9 +130,9 @@ def _run(options: argparse.Namespace) -> None:
     record = run(
         config,
         engine,
-        not options.restart,
-        not options.quiet,
         options.results,
+        resume=not options.restart,
+        progress=not options.quiet,
         keep_weights=options.keep_weights,
     )
     print(_summary(record))
@@ -192,24 +186,11 @@ def _train_runs(
     runs: list[RunConfig],
     options: argparse.Namespace,
     results: Path | None,
-    seconds: float,
+    seconds: float | None = None,
     study: Study | None = None,
 ) -> None:
-    """On this machine, or with --ray on a cluster."""
-    if not options.ray and (options.cpus, options.gpus) != (1, 0):
-        raise ValueError("--cpus and --gpus are a run's share of a cluster: give --ray as well")
-    if options.ray:
-        if options.device or options.stack_seeds:
-            raise ValueError("--device and --stack-seeds are not for a cluster: --gpus gives each run a share of a GPU")
-        try:
-            from fedentropy_core.cluster import Share, train_on_cluster
-        except ModuleNotFoundError:
-            raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
-        share = Share(options.cpus, options.gpus, options.engine)
-        train_on_cluster(runs, options.ray, share, results, seconds, study=study)
-    else:
-        engines = EnginePool(options.engine, options.device)
-        train(runs, seconds, engines, results, stack_seeds=options.stack_seeds, study=study)
+    means = Means(**{field.name: getattr(options, field.name) for field in fields(Means)})
+    run_all(runs, means, results, study=study, seconds=seconds)
 
 
 def _add_audit(commands) -> None:
@@ -262,7 +243,7 @@ def _reproduce(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         length = f"{options.fresh_rounds}-rounds" if options.fresh_rounds else ""
         folder = options.results or results_root() / "fresh" / length
         announce_fresh(runs, folder, study)
-        _train_runs(runs, options, folder, float("inf"))
+        _train_runs(runs, options, folder)
         finish_fresh(runs, folder, study)
     else:
         reproduce(options.records, options.rounds)
@@ -295,6 +276,7 @@ def _add_bench(commands) -> None:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="auto", choices=ENGINES)
     parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
+    parser.add_argument("--jobs", type=int, help="runs trained side by side; as many as fill the machine if not given")
     parser.add_argument("--stack-seeds", action="store_true", help="seeds of a method side by side (batched engine)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster; auto: the one of this machine")
     parser.add_argument("--cpus", type=int, default=1, help="of a run on the cluster (default: 1)")

@@ -5,11 +5,10 @@ import json
 import sys
 from dataclasses import asdict, dataclass, replace
 
-from fedentropy_core.datasets import DATASETS
-from fedentropy_core.engines.base import LocalRule
 from fedentropy_core.methods import METHODS
 from fedentropy_core.partition import CASES
 from fedentropy_core.selection import cohort_size
+from fedentropy_core.work import LocalRule
 
 SELECTIONS = ("uniform", "pools", "value", "pools-authors")
 AUGMENTATIONS = ("none", "mirror")
@@ -143,7 +142,8 @@ def stored_config(fields: dict) -> RunConfig:
 
 
 def _validate(config: RunConfig) -> None:
-    check_one_of(config, "dataset", DATASETS)
+    if not (isinstance(config.dataset, str) and config.dataset):
+        raise ValueError(f"dataset must be a name; got {config.dataset!r}")
     check_one_of(config, "case", CASES)
     check_one_of(config, "method", METHODS)
     check_one_of(config, "augment", AUGMENTATIONS)

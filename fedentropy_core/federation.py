@@ -1,18 +1,20 @@
-"""The round loop: select, train, judge, aggregate, evaluate."""
+"""A round: select, train, judge, aggregate, evaluate."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import Dataset
-from fedentropy_core.engines import Cohort, DeviceWork, Engine, Work
-from fedentropy_core.entropy import judge, keep_all
+from fedentropy_core.judgment import judge, keep_all
+from fedentropy_core.machine import physical_memory
 from fedentropy_core.methods import RoundOutcome, aggregate, make_method, move
-from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
-from fedentropy_core.provenance import physical_memory
 from fedentropy_core.randomness import generator
-from fedentropy_core.records import Round, weights_hash
 from fedentropy_core.selection import make_selection
+from fedentropy_core.work import Cohort, Dataset, DeviceWork, Engine, Round, Work, weights_hash
 
 
 class Diverged(Exception):
@@ -26,6 +28,8 @@ class Federation:
         self.config, self.dataset, self.engine = config, dataset, engine
         self.parts = partition(dataset.train_labels, config.case, config.devices, config.partition_draw, config.beta)
         _check_memory(config, self.parts)
+        from fedentropy_core.model import initial_weights  # with PyTorch, which records are read without
+
         self.round = 0
         self.weights = initial_weights(len(dataset.classes), generator(config.seed, "weights"))
         self.selection = make_selection(config.selection, config.devices, config.epsilon)
@@ -49,6 +53,11 @@ class Federation:
 
     def end_round(self, cohort: Cohort) -> Round:
         """Judges and aggregates what the devices trained, and evaluates the new global model."""
+        return self.settle_round(cohort)()
+
+    def settle_round(self, cohort: Cohort) -> Callable[[], Round]:
+        """Judges and aggregates what the devices trained. What it returns evaluates the new global model, in any
+        thread, also while the next round trains, and gives the round's row."""
         config, chosen = self.config, self.chosen
         if not (np.isfinite(cohort.weights).all() and np.isfinite(cohort.soft_labels).all()):
             raise Diverged(f"round {self.round}: a local model or its output is not finite")
@@ -61,11 +70,10 @@ class Federation:
         kept = tuple(chosen[position] for position in judgment.kept)
         self.selection.settle(kept, tuple(chosen[position] for position in judgment.removed))
 
-        right, loss = self.engine.evaluate(self.weights, self.dataset.test_images, self.dataset.test_labels)
-        return Round(
+        row = Round(
             round=self.round,
-            accuracy=int(right.sum()) / len(self.dataset.test_images),
-            loss=loss,
+            accuracy=math.nan,
+            loss=math.nan,
             chosen=chosen,
             kept=kept,
             entropy_before=judgment.entropies[0],
@@ -74,8 +82,14 @@ class Federation:
             bytes_up=self.bytes_up(len(uploads)),
             bytes_down=self.bytes_down(),
             weights=weights_hash(self.weights),
-            correct=tuple(right.tolist()),
+            correct=(),
         )
+        return partial(self._evaluated, row, self.weights)
+
+    def _evaluated(self, row: Round, weights: np.ndarray) -> Round:
+        right, loss = self.engine.evaluate(weights, self.dataset.test_images, self.dataset.test_labels)
+        accuracy = int(right.sum()) / len(self.dataset.test_images)
+        return replace(row, accuracy=accuracy, loss=loss, correct=tuple(right.tolist()))
 
     def bytes_up(self, uploads: int) -> int:
         """Models and, with FedEntropy, every chosen device's soft label: 4 bytes a class and 8 for its size."""

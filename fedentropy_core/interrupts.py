@@ -1,27 +1,66 @@
-"""Ctrl-C, SIGTERM and SIGHUP while a run trains: it stops where it can be saved, and says how to go on."""
+"""How training is told to end: by a deadline, or by Ctrl-C, SIGTERM and SIGHUP; a batch under way hears of it."""
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 
 import numpy as np
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
     """Something was stopped by a signal; the message says how to go on."""
 
-    def __init__(self, message: str, signum: int = signal.SIGINT):
+    def __init__(self, message: str, exit_code: int = 128 + signal.SIGINT):
         super().__init__(message)
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code
 
 
-def stop(signum: int, frame: FrameType | None) -> None:
-    """A handler that ends whatever is done."""
-    raise Stopped("stopped", signum)
+class Halted(Exception):
+    """An engine was told to stop in the middle of a round, which then was never played."""
+
+
+class Stop:
+    """What the threads of a training look at: whether it has to end, since it is late or somebody asked."""
+
+    def __init__(self, deadline: float | None = None):
+        """`deadline`: of time.monotonic()."""
+        self.deadline, self.asked = deadline, False
+        self._flags: list[np.ndarray] = []
+        self._lock = threading.Lock()
+
+    @property
+    def late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    @property
+    def due(self) -> bool:
+        return self.asked or self.late
+
+    def ask(self) -> None:
+        """A round under way ends at its next batch; a deadline lets it be played to its end."""
+        with self._lock:
+            self.asked = True
+            for flag in self._flags:
+                flag[0] = 1
+
+    @contextmanager
+    def flag(self) -> Iterator[np.ndarray]:
+        """An int32 for an engine to look at, which becomes 1 once it is to stop."""
+        flag = np.zeros(1, np.int32)
+        with self._lock:
+            flag[0] = self.asked
+            self._flags.append(flag)
+        try:
+            yield flag
+        finally:
+            with self._lock:
+                self._flags = [other for other in self._flags if other is not flag]
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def ignore() -> None:
@@ -30,80 +69,12 @@ def ignore() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
-@contextmanager
-def stopped_by(flag: np.ndarray) -> Iterator[None]:
-    """Herein a signal that is answered at once sets the flag and raises nothing.
-
-    For what waits for other threads: an exception amid the locks of a thread pool may leave one of them locked.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _flags.append(flag)
-    try:
-        yield
-    finally:
-        _flags.pop()
+def stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored, as after nohup."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, _stop)
 
 
-_flags: list[np.ndarray] = []  # of the work in threads that the main thread waits for
-
-
-class Interrupts:
-    """Within `with Interrupts() as interrupts`, a signal waits until it can be answered.
-
-    Inside `at_once` it raises KeyboardInterrupt there, or where threads are worked with as soon as they have stopped;
-    elsewhere it is noted in `received`. A second signal raises anywhere. Handlers that others installed stay, and only
-    a main thread can have any.
-    """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._ready = False
-        self._restore = ExitStack()
-
-    def __enter__(self) -> "Interrupts":
-        if threading.current_thread() is threading.main_thread():
-            ours = (signal.SIG_DFL, signal.default_int_handler, stop)
-            # A signal that comes between two of these calls must not leave a handler behind.
-            with ExitStack() as restore:
-                for signum in SIGNALS:
-                    if (handler := signal.getsignal(signum)) in ours:
-                        restore.callback(_put_back, signum, handler)
-                        signal.signal(signum, self._note)
-                self._restore = restore.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restore.close()
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """What may be ended at any moment."""
-        if self.received is not None:
-            raise KeyboardInterrupt
-        self._ready = True
-        try:
-            yield
-        finally:
-            self._ready = False
-
-    def stopped(self, message: str) -> Stopped:
-        """What to raise once everything is saved."""
-        return Stopped(message, self.received or signal.SIGINT)
-
-    def _note(self, signum: int, frame: FrameType | None) -> None:
-        at_once, again = self._ready, self.received is not None
-        self.received, self._ready = signum, False
-        if at_once and _flags and not again:
-            _flags[-1][0] = 1
-        elif at_once or again:
-            raise Stopped("stopped; the same command goes on from the last checkpoint", signum)
-
-
-def _put_back(signum: int, handler: object) -> None:
-    try:
-        signal.signal(signum, handler)
-    except KeyboardInterrupt:  # one that came before is raised first
-        signal.signal(signum, handler)
-        raise
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise Stopped("stopped", 128 + signum)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedentropy_core.engines.base import Cohort
+from fedentropy_core.work import Cohort
 
 METHODS = ("fedavg", "fedprox", "scaffold", "scaffold-authors", "moon")
 

@@ -29,10 +29,11 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from fedentropy_core import RunConfig, judge, load_dataset, partition, plots, run
+from fedentropy_core import RunConfig, judge, load_dataset, partition, run
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
-from fedentropy_core.plots_judgment import judgment_steps
+from fedentropy_core.report import figures as plots
+from fedentropy_core.report.judgment_figures import judgment_steps
 
 # %% tags=["parameters"]
 seed = 0

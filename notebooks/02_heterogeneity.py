@@ -22,7 +22,10 @@
 # In canonical order the labels of a data set follow from its class counts alone, so this notebook needs no download.
 
 # %%
-from fedentropy_core import heterogeneity, plots, report
+from fedentropy_core.paper import heterogeneity
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.study import save_table
+from fedentropy_core.report import figures as plots
 
 # %% tags=["parameters"]
 tables = None  # where tables go; None: results/<study>/tables
@@ -49,7 +52,7 @@ shown = index.melt(["dataset", "case"], var_name="measure").pivot(
 )
 shown = shown.loc[list(index["dataset"].unique())].rename(index=report.DATASET_NAMES, columns="case {}".format)
 shown = shown.rename_axis(index=["data", "measure"], columns=None).round(3).reset_index()
-report.write_table("heterogeneity", index, shown, tables)
+save_table("heterogeneity", index, shown, tables)
 shown
 
 # %% [markdown]
@@ -67,7 +70,7 @@ shown
 draws = heterogeneity.seeds_table(seeds=(0, 1, 2))
 shown = draws.assign(data=draws["dataset"].map(report.DATASET_NAMES)).round(2)
 shown = shown[["data", *draws.columns[1:]]]
-report.write_table("heterogeneity_by_seed", draws, shown, tables)
+save_table("heterogeneity_by_seed", draws, shown, tables)
 shown
 
 # %% [markdown]

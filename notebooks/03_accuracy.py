@@ -20,8 +20,9 @@
 # while some methods have more of them than others, those that all methods of the row have are shown.
 
 # %%
-from fedentropy_core import plots, report
-from fedentropy_core.studies import TABLE_1
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.study import TABLE_1, caption, save_table, shown_records
+from fedentropy_core.report import figures as plots
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -31,10 +32,10 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 long = report.accuracy_table(records, "table1", datasets, TABLE_1)
-report.write_table("table1_accuracy", long, report.side_by_side(long), tables)
+save_table("table1_accuracy", long, report.side_by_side(long), tables)
 report.side_by_side(long[long["measure"] == "last ten"])
 
 # %%
@@ -53,7 +54,7 @@ report.side_by_side(long[long["measure"] != "last ten"].assign(paper_mean=None))
 
 # %%
 noise = report.noise_table(records, datasets, TABLE_1)
-report.write_table("noise", noise, report.side_by_side(noise), tables)
+save_table("noise", noise, report.side_by_side(noise), tables)
 report.side_by_side(noise)
 
 # %% [markdown]
@@ -65,7 +66,7 @@ report.side_by_side(noise)
 
 # %%
 each = report.seeds_table(records, datasets, TABLE_1)
-report.write_table("accuracy_by_seed", each, report.by_seed(each), tables)
+save_table("accuracy_by_seed", each, report.by_seed(each), tables)
 report.by_seed(each)
 
 # %% [markdown]

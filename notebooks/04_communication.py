@@ -20,8 +20,9 @@
 # the seeds that all methods of a row have.
 
 # %%
-from fedentropy_core import plots, report
-from fedentropy_core.studies import TABLE_1
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.study import TABLE_1, caption, save_table, shown_records
+from fedentropy_core.report import figures as plots
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -31,8 +32,8 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 
 # %% [markdown]
 # ## Tables 2 and 6: rounds to the target
@@ -43,7 +44,7 @@ print(records.caption)
 tabled = [dataset for dataset in datasets if (dataset, 1) in report.TARGETS]
 rounds = report.rounds_table(records, tabled, TABLE_1)
 shown = report.side_by_side(rounds)
-report.write_table("tables2_and_6_rounds", rounds, shown, tables)
+save_table("tables2_and_6_rounds", rounds, shown, tables)
 shown
 
 # %% [markdown]
@@ -63,7 +64,7 @@ shown
 # %%
 megabytes = report.megabytes_table(records, tabled, TABLE_1)
 shown = report.side_by_side(megabytes, digits=0)
-report.write_table("megabytes", megabytes, shown, tables)
+save_table("megabytes", megabytes, shown, tables)
 shown
 
 # %% [markdown]

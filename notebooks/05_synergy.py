@@ -22,8 +22,9 @@
 # ten rounds, and the best round.
 
 # %%
-from fedentropy_core import plots, report
-from fedentropy_core.studies import SYNERGY
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.study import SYNERGY, caption, save_table, shown_records
+from fedentropy_core.report import figures as plots
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -33,13 +34,13 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 combined = ("fedavg+entropy", *SYNERGY)
 long = report.accuracy_table(records, "table3", datasets[:1], combined)
 long = long[long["measure"] != "last hundred"]
 table = report.side_by_side(long)
-report.write_table("table3_synergy", long, table, tables)
+save_table("table3_synergy", long, table, tables)
 table
 
 # %% [markdown]
@@ -58,7 +59,7 @@ table
 # %%
 gains = report.gains_table(records, datasets)
 shown = report.gains_shown(gains)
-report.write_table("synergy_gains", gains, shown, tables)
+save_table("synergy_gains", gains, shown, tables)
 shown
 
 # %% [markdown]

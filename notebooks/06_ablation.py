@@ -27,8 +27,9 @@
 # Shown are the seeds that all five have.
 
 # %%
-from fedentropy_core import plots, report
-from fedentropy_core.studies import ABLATION
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.study import ABLATION, caption, save_table, shown_records
+from fedentropy_core.report import figures as plots
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -38,12 +39,12 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 methods = ["fedavg", "fedavg+entropy", *ABLATION]
 long = report.accuracy_table(records, "", datasets[:1], methods, cases=[1])
 shown = report.by_measure(long)
-report.write_table("ablation", long, shown, tables)
+save_table("ablation", long, shown, tables)
 shown
 
 # %% [markdown]

@@ -19,7 +19,8 @@
 # machine is described by what its loader demands of it.
 
 # %%
-from fedentropy_core import report, settings
+from fedentropy_core.paper import settings
+from fedentropy_core.paper.study import save_table
 
 # %% tags=["parameters"]
 tables = None  # where tables go; None: results/<study>/tables
@@ -29,7 +30,7 @@ tables = None  # where tables go; None: results/<study>/tables
 
 # %%
 table4 = settings.dataset_table()
-report.write_table("table4_datasets", table4, table4, tables)
+save_table("table4_datasets", table4, table4, tables)
 table4
 
 # %% [markdown]
@@ -38,7 +39,7 @@ table4
 
 # %%
 table5 = settings.network_table(classes=10)
-report.write_table("table5_network", table5, table5, tables)
+save_table("table5_network", table5, table5, tables)
 table5
 
 # %% [markdown]

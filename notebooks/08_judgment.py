@@ -28,9 +28,14 @@
 # %%
 import pandas as pd
 
-from fedentropy_core import optimal, participation, plots, report
 from fedentropy_core.config import profile_config
-from fedentropy_core.plots_judgment import judgment_quality
+from fedentropy_core.paper import judgment_quality as optimal
+from fedentropy_core.paper import participation
+from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.judgment_figures import judgment_quality
+from fedentropy_core.paper.study import caption, save_table, shown_records
+from fedentropy_core.report import figures as plots
+from fedentropy_core.report.groups import best_group
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -52,7 +57,7 @@ rounds = 10
 drawn = pd.concat(optimal.drawn_rounds("cifar10", case, rounds=1000) for case in (1, 2, 3))
 table = optimal.greedy_table(drawn, ["case"])
 shown = optimal.greedy_text(table, ["case"])
-report.write_table("judgment_true_labels", table, shown, tables)
+save_table("judgment_true_labels", table, shown, tables)
 shown
 
 # %% [markdown]
@@ -101,7 +106,7 @@ distances.pivot_table(index="case", columns="round", values="", aggfunc="mean").
 judged = optimal.judged_rounds(played)
 table = optimal.greedy_table(judged, ["case"])
 shown = optimal.greedy_text(table, ["case"])
-report.write_table("judgment_soft_labels", table, shown, tables)
+save_table("judgment_soft_labels", table, shown, tables)
 shown
 
 # %% [markdown]
@@ -117,7 +122,7 @@ optimal.greedy_text(optimal.greedy_table(third, ["seed", "part"]), ["seed", "par
 
 # %%
 last = next(r for r in played if r.case == 3 and r.round == rounds)
-best = optimal.best_group(last.soft_labels, last.counts.sum(axis=1))
+best = best_group(last.soft_labels, last.counts.sum(axis=1))
 print(f"{len(best)} of {len(last.counts)} devices; images of each label: {last.counts[list(best)].sum(axis=0)}")
 
 # %% [markdown]
@@ -132,7 +137,7 @@ print(f"{len(best)} of {len(last.counts)} devices; images of each label: {last.c
 compared = pd.concat(map(optimal.compare_groups, played))
 table = optimal.groups_table(compared)
 shown = optimal.groups_text(table)
-report.write_table("judgment_groups", table, shown, tables)
+save_table("judgment_groups", table, shown, tables)
 shown
 
 # %% [markdown]
@@ -153,11 +158,11 @@ plots.save(figure, "judgment", figures)
 # server does not know.
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 table = optimal.recorded_table(records, datasets, cases=(1, 2, 3))
 shown = optimal.recorded_text(table)
-report.write_table("judgment_recorded", table, shown, tables)
+save_table("judgment_recorded", table, shown, tables)
 print(report.missing_runs(records, table))
 shown
 
@@ -169,7 +174,7 @@ shown
 # %%
 table = participation.participation_table(records, datasets)
 shown = participation.participation_text(table)
-report.write_table("participation", table, shown, tables)
+save_table("participation", table, shown, tables)
 shown
 
 # %% [markdown]

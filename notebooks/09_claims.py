@@ -35,8 +35,8 @@
 # %%
 import pandas as pd
 
-from fedentropy_core import report
-from fedentropy_core.claims import verdicts
+from fedentropy_core.paper.claims import verdicts
+from fedentropy_core.paper.study import caption, save_table, shown_records
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -44,10 +44,10 @@ study = None  # whose records; None: the study that the README shows
 tables = None  # where tables go; None: results/<study>/tables
 
 # %%
-records = report.Records.load(study, results)
-print(records.caption)
+records = shown_records(study, results)
+print(caption(records))
 table = verdicts(records)
-report.write_table("claims", table, table, tables)
+save_table("claims", table, table, tables)
 table["verdict"].value_counts().rename_axis(None).to_frame("claims")
 
 # %%

@@ -19,7 +19,8 @@
 # shows its first picture only.
 
 # %%
-from fedentropy_core import widgets
+from fedentropy_core.paper.study import SHOWN
+from fedentropy_core.report import explore, explore_runs
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -32,7 +33,7 @@ results = None  # folder of records; None: the repository's own
 # The labels of a data set are known from its class counts, so nothing is downloaded.
 
 # %%
-widgets.partition_panel()
+explore.partition_panel()
 
 # %% [markdown]
 # ## The judgment, one removal at a time
@@ -48,7 +49,7 @@ widgets.partition_panel()
 # - Give a device a flat soft label, as an untrained model would. The judgment likes it whatever its data is.
 
 # %%
-widgets.judgment_panel()
+explore.judgment_panel()
 
 # %% [markdown]
 # ## Recorded runs
@@ -57,4 +58,4 @@ widgets.judgment_panel()
 # says how to make them.
 
 # %%
-widgets.runs_panel(results)
+explore_runs.runs_panel(results, SHOWN)

@@ -34,10 +34,10 @@
 # study “diagnosis”, one run each; as specified are those of “mirrored”.
 
 # %%
-from fedentropy_core import report
 from fedentropy_core.config import profile_config
-from fedentropy_core.controls import ages_shown, ages_table, growth_table
-from fedentropy_core.diagnosis import diagnosis_table, shown
+from fedentropy_core.paper.controls import ages_shown, ages_table, growth_table
+from fedentropy_core.paper.diagnosis import diagnosis_table, shown
+from fedentropy_core.paper.study import save_table
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -46,7 +46,7 @@ rounds = 10
 
 # %%
 table = diagnosis_table(results)
-report.write_table("diagnosis", table, shown(table), tables)
+save_table("diagnosis", table, shown(table), tables)
 shown(table)
 
 # %% [markdown]
@@ -94,7 +94,7 @@ shown(table)
 # %%
 setting = profile_config("mirrored", dataset="synthetic", devices=50, fraction=0.2, batch_size=10, rounds=rounds)
 growth = growth_table(setting, cases=(1, 2, 3, "iid"), epochs=(5, 1), renewals=8)
-report.write_table("control_growth", growth, growth.round(2), tables)
+save_table("control_growth", growth, growth.round(2), tables)
 growth.round(2)
 
 # %% [markdown]
@@ -112,7 +112,7 @@ growth.round(2)
 
 # %%
 ages = ages_table(results)
-report.write_table("control_ages", ages, ages_shown(ages), tables)
+save_table("control_ages", ages, ages_shown(ages), tables)
 ages_shown(ages)
 
 # %% [markdown]

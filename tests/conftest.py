@@ -7,9 +7,9 @@ import pytest
 from hypothesis import settings
 
 from fedentropy_core import RunConfig
-from fedentropy_core.datasets import Dataset
-from fedentropy_core.engines import DeviceWork
-from fedentropy_core.records import Round, RunFiles, about_run, first_digest, next_digest
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import about_run, first_digest, next_digest
+from fedentropy_core.work import Dataset, DeviceWork, Round
 
 # Examples are drawn from a fixed seed: a test that is green stays green until the code changes.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from conftest import forge
 
-from fedentropy_core import audit, load_dataset, run
+from fedentropy_core import load_dataset, run
 from fedentropy_core.cli import main
 from fedentropy_core.config import profile_config
-from fedentropy_core.datasets import DatasetMissing
+from fedentropy_core.data.load import DatasetMissing
 from fedentropy_core.engines import make_engine
-from fedentropy_core.records import COLUMNS, RecordError, RunFiles, record_paths
+from fedentropy_core.runs import audit
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import COLUMNS, RecordError, record_paths
 
 CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 from conftest import random_dataset, random_device
 
-from fedentropy_core.engines import LocalRule, Work, batched
+from fedentropy_core.engines import batched
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import build, initial_weights
+from fedentropy_core.work import LocalRule, Work
 
 RULE = LocalRule(lr=0.05, momentum=0.5, batch_size=50)
 SIZES = (120, 10, 37, 61)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from conftest import write_record
 
-from fedentropy_core import claims, comparisons
-from fedentropy_core.claims import (
+from fedentropy_core.paper import claims, comparisons
+from fedentropy_core.paper.claims import (
     FALSE,
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -18,8 +18,9 @@ from fedentropy_core.claims import (
     difference_is,
     highest_in_most,
 )
-from fedentropy_core.comparisons import LAST_TEN, MEGABYTES, ROUNDS, Comparison, measure_pair
-from fedentropy_core.report import Records, papers_number
+from fedentropy_core.paper.comparisons import LAST_TEN, MEGABYTES, ROUNDS, Comparison, measure_pair
+from fedentropy_core.paper.tables import papers_number
+from fedentropy_core.report.records import Records
 
 PAIR = Comparison("synthetic", 1, "fedavg+entropy", "fedavg")
 BACK = Comparison("synthetic", 1, "fedavg", "fedavg+entropy")

@@ -8,9 +8,9 @@ import pytest
 
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.records import load_record
-from fedentropy_core.studies import STUDIES
-from fedentropy_core.study import Study
+from fedentropy_core.paper.study import STUDIES
+from fedentropy_core.runs.record import load_record
+from fedentropy_core.runs.study import Study
 
 SMOKE = ["run", "--profile", "smoke", "--dataset", "synthetic", "--case", "2", "--engine", "reference"]
 

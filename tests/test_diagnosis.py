@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 from conftest import write_record
 
-from fedentropy_core import diagnosis
-from fedentropy_core.diagnosis import diagnosis_table
-from fedentropy_core.studies import CAUSES, STUDIES
+from fedentropy_core.paper import diagnosis
+from fedentropy_core.paper.diagnosis import diagnosis_table
+from fedentropy_core.paper.study import CAUSES, STUDIES
 
 MIRRORED = {"augment": "mirror", "partition_seed": None}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedentropy_core import judge
-from fedentropy_core.entropy import entropy, group_entropy, log
+from fedentropy_core.judgment import entropy, group_entropy, log
 
 
 def plain_entropy(distribution) -> float:

@@ -29,16 +29,16 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedentropy_core import RunConfig, load_dataset, partition, run
 from fedentropy_core.engines import native
-from fedentropy_core.flower import FedEntropyStrategy, LocalResult, TooFewDevices, client_app, soft_label
 from fedentropy_core.flower import exchange as exchange_module
 from fedentropy_core.flower import session as session_module
 from fedentropy_core.flower.client import FLAT, local_training
-from fedentropy_core.flower.device import previous_arrays
+from fedentropy_core.flower.device import LocalResult, client_app, previous_arrays, soft_label
 from fedentropy_core.flower.protocol import ARRAYS, CONTROL, METRICS, TRAIN, UPLOAD, WHO, pack
 from fedentropy_core.flower.server import serve
 from fedentropy_core.flower.server_method import ScaffoldServer
-from fedentropy_core.flower.session import Session, _as_before
+from fedentropy_core.flower.session import Session, TooFewDevices, _as_before
 from fedentropy_core.flower.settings import Settings, read_settings
+from fedentropy_core.flower.strategy import FedEntropyStrategy
 from fedentropy_core.selection import make_selection
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedentropy_core import RunConfig
-from fedentropy_core.audit import audit
 from fedentropy_core.engines import native
-from fedentropy_core.records import RecordError, load_record
+from fedentropy_core.runs.audit import audit
+from fedentropy_core.runs.record import RecordError, load_record
 
 KEPT = {path.parent.name: path for path in (Path(__file__).parent / "records").rglob("*.csv")}
 COMMON = {"dataset": "synthetic", "case": 2, "entropy": True, "seed": 1, "rounds": 4}

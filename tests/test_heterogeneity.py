@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedentropy_core import RunConfig, heterogeneity, partition, settings
+from fedentropy_core import RunConfig, partition
 from fedentropy_core.model import parameter_count
+from fedentropy_core.paper import heterogeneity, settings
 
 
 def test_counts_cover_the_data():

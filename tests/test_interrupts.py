@@ -20,14 +20,16 @@ from conftest import random_device
 
 from fedentropy_core import RunConfig, cli, run
 from fedentropy_core.config import profile_config
-from fedentropy_core.engines import LocalRule, native
+from fedentropy_core.engines import native
 from fedentropy_core.engines.base import results_of, stop_flag
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Federation
-from fedentropy_core.interrupts import SIGNALS, Interrupts, Stopped, stop
+from fedentropy_core.interrupts import SIGNALS, Halted, Stop, Stopped, stop_on_signals
 from fedentropy_core.model import initial_weights, parameter_count
-from fedentropy_core.records import RunFiles, load_record
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import load_record
+from fedentropy_core.work import LocalRule
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
@@ -43,127 +45,56 @@ def _usual_handlers():
         signal.signal(signum, handler)
 
 
-# ------------------------------------------------------------------------------------------------ the handlers
+# ------------------------------------------------------------------------------------------------ what tells it
 
 
-def test_a_signal_waits_until_it_can_be_answered():
-    for signum in SIGNALS:
-        with Interrupts() as interrupts:
-            signal.raise_signal(signum)
-            assert interrupts.received == signum
-            with pytest.raises(KeyboardInterrupt), interrupts.at_once():
-                pytest.fail("work began that a signal had ended before")
-        assert interrupts.stopped("why").exit_code == CODES[signum]
+def test_a_stop_is_due_when_asked_or_late():
+    assert not Stop().due
+    assert Stop(time.monotonic() - 1).due
+    assert not Stop(time.monotonic() + 1000).due
+    stop = Stop(time.monotonic() + 1000)
+    stop.ask()
+    assert stop.due
+    assert not stop.late
 
 
-@pytest.mark.parametrize("signum", SIGNALS)
-def test_inside_at_once_it_raises_there(signum):
-    with Interrupts() as interrupts:
-        with interrupts.at_once():
-            pass
-        with pytest.raises(Stopped) as stopped, interrupts.at_once():
-            signal.raise_signal(signum)
-    assert stopped.value.exit_code == CODES[signum]
-    assert interrupts.received == signum
+def test_whoever_works_hears_of_it():
+    """Also who begins after it was asked; who has ended is not told."""
+    stop = Stop()
+    with stop.flag() as ended:
+        pass
+    with stop.flag() as one, stop.flag() as other:
+        assert (one[0], other[0]) == (0, 0)
+        stop.ask()
+        assert (one[0], other[0]) == (1, 1)
+    with stop.flag() as late:
+        assert late[0] == 1
+    assert ended[0] == 0
 
 
-def test_after_at_once_it_waits_again():
-    with Interrupts() as interrupts:
-        with interrupts.at_once():
-            pass
-        signal.raise_signal(signal.SIGINT)
-    assert interrupts.received == signal.SIGINT
-
-
-@pytest.mark.parametrize("second", SIGNALS)
-def test_a_second_signal_raises_anywhere(second):
-    with Interrupts():
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(Stopped) as stopped:
-            signal.raise_signal(second)
-    assert stopped.value.exit_code == CODES[second]
-
-
-def test_handlers_are_put_back():
-    signal.signal(signal.SIGTERM, stop)
-    before = [signal.getsignal(signum) for signum in SIGNALS]
-    with Interrupts():
-        assert not set(before) & {signal.getsignal(signum) for signum in SIGNALS}
-    assert [signal.getsignal(signum) for signum in SIGNALS] == before
-    with pytest.raises(ZeroDivisionError), Interrupts():
-        raise ZeroDivisionError
-    assert [signal.getsignal(signum) for signum in SIGNALS] == before
-
-
-def test_handlers_of_others_stay():
-    seen = []
-    signal.signal(signal.SIGTERM, lambda signum, frame: seen.append(signum))
+def test_signals_end_a_command_unless_they_are_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as after nohup
-    with Interrupts() as interrupts, interrupts.at_once():
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGHUP)
-    assert seen == [signal.SIGTERM]
-    assert interrupts.received is None
-
-
-def test_outside_the_main_thread_handlers_stay():
-    def enter():
-        with Interrupts():
-            found.extend(signal.getsignal(signum) for signum in SIGNALS)
-
-    found = []
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert found == [signal.getsignal(signum) for signum in SIGNALS]
-
-
-@pytest.mark.parametrize("call", range(6))
-def test_a_signal_while_handlers_change_leaves_none_behind(call, monkeypatch):
-    """Three are installed and three put back; the signal comes before one of these."""
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGHUP, stop)
-    before = [signal.getsignal(signum) for signum in SIGNALS]
-    install, calls = signal.signal, count()
-
-    def install_late(signum, handler):
-        if next(calls) == call:
-            signal.raise_signal(signal.SIGTERM)
-            signal.raise_signal(signal.SIGTERM)
-        return install(signum, handler)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(signal, "signal", install_late)
-        with pytest.raises(KeyboardInterrupt), Interrupts():
-            pass
-    assert [signal.getsignal(signum) for signum in SIGNALS] == before
-
-
-@pytest.mark.parametrize("signum", SIGNALS)
-def test_exit_codes(signum):
-    assert Stopped("why", signum).exit_code == CODES[signum]
+    stop_on_signals()
+    signal.raise_signal(signal.SIGHUP)
     with pytest.raises(Stopped) as stopped:
-        stop(signum, None)
-    assert stopped.value.exit_code == CODES[signum]
-
-
-def test_an_interrupt_of_unknown_origin_counts_as_ctrl_c():
-    assert Interrupts().stopped("why").exit_code == 130
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.exit_code == CODES[signal.SIGTERM]
+    assert Stopped("why").exit_code == CODES[signal.SIGINT]
 
 
 # ------------------------------------------------------------------------------------------------ work in threads
 
 
-@pytest.mark.parametrize("why", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("why", [ValueError, None])
 def test_no_call_is_left_behind(why):
-    """The first job fails, or Ctrl-C comes in it; the others run until they are told to stop, and a little longer."""
+    """The first job fails, or asks all to stop; the others run until they are told, and a little longer."""
     stop, started, ended, others = stop_flag(), [], [], threading.Barrier(2)
 
     def work(job):
         if job == 0:
             others.wait()
-            if why is KeyboardInterrupt:
-                os.kill(os.getpid(), signal.SIGINT)
+            if why is None:
+                stop[0] = 1
                 return
             raise why
         started.append(job)
@@ -175,38 +106,13 @@ def test_no_call_is_left_behind(why):
         ended.append(job)
 
     with ThreadPoolExecutor(2) as pool:
-        with Interrupts() as interrupts, pytest.raises(why), interrupts.at_once():
+        with pytest.raises(why or Halted):
             results_of(pool, work, range(1000), stop)
         assert sorted(ended) == sorted(started)
         left = list(started)
     assert started == left
     assert 1 <= len(started) < 999
     assert stop[0] == 1
-
-
-def test_a_signal_while_work_is_handed_out_leaves_no_call_behind():
-    """An exception there would lose the call, or leave the pool's own locks locked, and the run would hang."""
-
-    class Pool(ThreadPoolExecutor):
-        def submit(self, *arguments):
-            call = super().submit(*arguments)
-            if next(submitted) == 2:
-                signal.raise_signal(signal.SIGINT)
-            return call
-
-    def work(job):
-        started.append(job)
-        while not stop[0]:
-            time.sleep(0.001)
-        time.sleep(0.2 * job)
-        ended.append(job)
-
-    stop, started, ended, submitted = stop_flag(), [], [], count(1)
-    with Pool(4) as pool:
-        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), interrupts.at_once():
-            results_of(pool, work, range(4), stop)
-        assert sorted(ended) == sorted(started)
-    assert sorted(ended) == sorted(started)
 
 
 def test_results_stand_in_the_order_of_their_jobs():
@@ -272,59 +178,48 @@ def go(dataset, engine, tmp_path):
 
 
 def send_in(patch, owner, method, number, *signums):
-    """The signals come in the numbered call of a method, before it does its work."""
-    original, calls = getattr(owner, method), count(1)
+    """The signals come in the numbered call of a method, which goes on once the run has been asked to stop."""
+    original, calls, asked, ask = getattr(owner, method), count(1), threading.Event(), Stop.ask
 
     def signalled(*arguments):
         if next(calls) == number:
             for signum in signums:
-                signal.raise_signal(signum)
+                os.kill(os.getpid(), signum)
+            assert asked.wait(60)
         return original(*arguments)
 
+    patch.setattr(Stop, "ask", lambda stop: (ask(stop), asked.set()))
     patch.setattr(owner, method, signalled)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("signum", SIGNALS)
-@pytest.mark.parametrize(("moment", "done"), [("begin_round", 1), ("train", 1), ("end_round", 2)])
+@pytest.mark.parametrize(("moment", "done"), [("begin_round", 1), ("train_many", 1), ("settle_round", 2)])
 def test_a_run_stops_where_it_can_be_saved(variant, signum, moment, done, go, engine, monkeypatch):
     """In round 2: training is given up, what follows it is finished."""
+    stop_on_signals()
     config = RunConfig(**SMALL | VARIANTS[variant])
     expected = go(config, "undisturbed").csv.read_bytes()
     with monkeypatch.context() as patch:
-        send_in(patch, engine if moment == "train" else Federation, moment, 2, signum)
+        send_in(patch, engine if moment == "train_many" else Federation, moment, 2, signum)
         with pytest.raises(Stopped) as stopped:
             go(config)
     assert str(stopped.value).endswith(f"stopped after round {done}; the same command goes on")
     assert stopped.value.exit_code == CODES[signum]
-    trained, train = [], engine.train
-    monkeypatch.setattr(engine, "train", lambda work: trained.append(1) or train(work))
+    trained, train = [], engine.train_many
+    monkeypatch.setattr(engine, "train_many", lambda *work: trained.append(1) or train(*work))
     files = go(config)
     assert len(trained) == config.rounds - done
     assert files.csv.read_bytes() == expected
     assert [path.suffix for path in sorted(files.folder.iterdir())] == [".csv", ".json"]
 
 
-def test_a_signal_in_the_last_round_comes_too_late(go, monkeypatch):
+def test_a_signal_in_the_last_round_leaves_the_record(go, monkeypatch):
     with monkeypatch.context() as patch:
-        send_in(patch, Federation, "end_round", 4, signal.SIGINT)
-        assert len(load_record(go(RunConfig(**SMALL)).csv).rounds) == 4
-
-
-@pytest.mark.parametrize("signum", SIGNALS)
-def test_two_signals_do_not_wait_and_leave_what_was_saved(signum, go, engine, monkeypatch):
-    config = RunConfig(**SMALL)
-    expected = go(config, "undisturbed").csv.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 1)
-        send_in(patch, Federation, "end_round", 3, signum, signum)
-        with pytest.raises(Stopped) as stopped:
-            go(config)
-    assert stopped.value.exit_code == CODES[signum]
-    trained, train = [], engine.train
-    monkeypatch.setattr(engine, "train", lambda work: trained.append(1) or train(work))
-    assert go(config).csv.read_bytes() == expected
-    assert len(trained) == 2
+        send_in(patch, Federation, "settle_round", 4, signal.SIGINT)
+        with pytest.raises(Stopped):
+            go(RunConfig(**SMALL))
+    assert len(load_record(go(RunConfig(**SMALL)).csv).rounds) == 4
 
 
 # ------------------------------------------------------------------------------------------------ child processes
@@ -496,17 +391,16 @@ def test_the_command_itself_is_interrupted(children, undisturbed, tmp_path):
 
 SMALL_DATA = """
 import signal, random, threading
-import fedentropy_core.cli as cli, fedentropy_core.records, fedentropy_core.runner, fedentropy_core.stacked
-import fedentropy_core.study
+import fedentropy_core.cli as cli, fedentropy_core.runs.files, fedentropy_core.runs.training
 from conftest import random_dataset
 from fedentropy_core import RunConfig, run
 from fedentropy_core.engines import make_engine
-from fedentropy_core.records import RunFiles
+from fedentropy_core.runs.files import RunFiles
 
 small = random_dataset()
-for module in (cli, fedentropy_core.runner, fedentropy_core.stacked, fedentropy_core.study):
+for module in (cli, fedentropy_core.runs.training):
     module.load_dataset = lambda name: small
-fedentropy_core.records.known_fingerprint = lambda name: small.fingerprint
+fedentropy_core.runs.files.known_fingerprint = lambda name: small.fingerprint
 """
 
 IN_ONE_PROCESS = """
@@ -557,19 +451,22 @@ def test_a_run_is_interrupted_and_run_again_in_one_process(engine, times, fields
 
 STUDY = """
 from fedentropy_core.federation import Federation
-from fedentropy_core.studies import STUDIES
-from fedentropy_core.study import Study
+from fedentropy_core.interrupts import Stop
+from fedentropy_core.paper.study import STUDIES
+from fedentropy_core.runs.study import Study
 
 STUDIES["few"] = Study("few", "three seeds", tuple(RunConfig(**{fields}, seed=seed) for seed in range(3)))
-end_round, calls = Federation.end_round, []
+settle_round, calls, asked, ask = Federation.settle_round, [], threading.Event(), Stop.ask
 
 def signalled(self, cohort):
     calls.append(self.round)
     if len(calls) == {moment}:
         os.kill(os.getpid(), {signum})
-    return end_round(self, cohort)
+        asked.wait(60)
+    return settle_round(self, cohort)
 
-Federation.end_round = signalled
+Stop.ask = lambda stop: (ask(stop), asked.set())
+Federation.settle_round = signalled
 for folder in {folders}:
     cli.main(["train", "--study", "few", "--results", folder, *{options}])
 """
@@ -578,7 +475,7 @@ for folder in {folders}:
 @pytest.mark.parametrize(
     ("options", "signum", "moment", "done", "left"),
     [
-        (["--engine", "reference"], signal.SIGHUP, 7, 3, [".csv .json", ".ckpt", ""]),
+        (["--engine", "reference", "--jobs", "1"], signal.SIGHUP, 7, 3, [".csv .json", ".ckpt", ""]),
         (["--engine", "batched", "--device", "cpu", "--stack-seeds"], signal.SIGTERM, 5, 2, [".ckpt"] * 3),
     ],
     ids=["one by one", "stacked"],

@@ -10,10 +10,10 @@ from torch import nn
 
 from fedentropy_core import RunConfig
 from fedentropy_core.engines import make_engine
-from fedentropy_core.engines.base import Cohort
 from fedentropy_core.federation import Federation
 from fedentropy_core.methods import Moon, RoundOutcome, Scaffold, ScaffoldAuthors, aggregate, move
 from fedentropy_core.model import build
+from fedentropy_core.work import Cohort
 
 
 def cohort(weights, steps):

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.base import DeviceWork, LocalRule, Work
 from fedentropy_core.engines.native import BuildError, NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import initial_weights, layers, parameter_count
+from fedentropy_core.work import DeviceWork, LocalRule, Work
 
 pytestmark = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
 

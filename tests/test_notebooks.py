@@ -9,9 +9,9 @@ import pytest
 from conftest import write_record
 from matplotlib import pyplot as plt
 
-from fedentropy_core import plots
-from fedentropy_core.notebooks import cleaned, notebook_paths
-from fedentropy_core.report import Records
+from fedentropy_core.paper.notebooks import cleaned, notebook_paths
+from fedentropy_core.report import figures as plots
+from fedentropy_core.report.records import Records
 
 NOTEBOOKS = notebook_paths()
 

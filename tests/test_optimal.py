@@ -8,9 +8,13 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from fedentropy_core import RunConfig, judge, optimal, plots_judgment, run
-from fedentropy_core.entropy import group_entropy
-from fedentropy_core.report import Records
+from fedentropy_core import RunConfig, judge, run
+from fedentropy_core.judgment import group_entropy
+from fedentropy_core.paper import judgment_figures as paper_figures
+from fedentropy_core.paper import judgment_quality as optimal
+from fedentropy_core.report import groups
+from fedentropy_core.report import judgment_figures as plots_judgment
+from fedentropy_core.report.records import Records
 
 
 def random_devices(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +82,7 @@ def test_too_many_devices_and_bad_soft_labels_are_errors():
 def test_groups_of_more_than_one_chunk(monkeypatch):
     soft_labels, sizes = random_devices(7, 3, seed=3)
     whole = optimal.all_groups(soft_labels, sizes).entropies
-    monkeypatch.setattr(optimal, "CHUNK", 10)
+    monkeypatch.setattr(groups, "CHUNK", 10)
     np.testing.assert_allclose(optimal.all_groups(soft_labels, sizes).entropies, whole, rtol=0, atol=1e-13)
 
 
@@ -99,10 +103,10 @@ def test_play_is_the_run_itself_and_its_tables_add_up(tmp_path):
         assert by_group.loc["best group, soft labels", "soft_entropy"] == by_group["soft_entropy"].max()
     rounds = pd.concat(compared)
     table = optimal.groups_table(rounds)
-    assert list(table["group"]) == list(plots_judgment.GROUP_LOOKS)
+    assert list(table["group"]) == list(paper_figures.GROUP_LOOKS)
     assert (table.loc[table["group"] == "all chosen", "points"] == 0).all()
     assert optimal.groups_text(table)["points over all chosen"][0] == "—"
-    plt.close(plots_judgment.judgment_quality(played, rounds, looked_at=2, data="synthetic set"))
+    plt.close(paper_figures.judgment_quality(played, rounds, looked_at=2, data="synthetic set"))
 
 
 def test_recorded_runs(tmp_path):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedentropy_core import RunConfig, federation, judge, load_dataset
+from fedentropy_core.data.catalogue import Spec
 from fedentropy_core.engines import make_engine
 from fedentropy_core.methods import FedAvg, RoundOutcome
-from fedentropy_core.reproduce import README_END, README_START, readme_tables, write_readme_tables
-from fedentropy_core.sources import Spec
+from fedentropy_core.paper.reproduce import README_END, README_START, readme_tables, write_readme_tables
 
 TEXT = (Path(__file__).parent.parent / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

@@ -10,8 +10,10 @@ import pytest
 from conftest import TEST_IMAGES, forge, write_record
 
 from fedentropy_core import RunConfig, load_records
-from fedentropy_core.paths import atomic_write
-from fedentropy_core.records import RecordError, RunFiles, load_record, weights_hash
+from fedentropy_core.files import atomic_write
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError, load_record
+from fedentropy_core.work import weights_hash
 
 
 def leftovers(folder):

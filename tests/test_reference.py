@@ -6,9 +6,10 @@ import torch
 from conftest import random_dataset, random_device
 from torch import nn
 
-from fedentropy_core.engines import LocalRule, Work, make_engine
+from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import build, flatten, initial_weights, layers, parameter_count
+from fedentropy_core.work import LocalRule, Work
 
 EPOCHS, BATCH, LR, MOMENTUM = 2, 7, 0.05, 0.5
 

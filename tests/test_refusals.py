@@ -16,14 +16,17 @@ from torch.nn import functional as F
 import fedentropy_core.engines as engines
 from fedentropy_core import RunConfig, run
 from fedentropy_core.cli import main
-from fedentropy_core.engines import LocalRule, UnsuitableModel, Work, make_engine, native
+from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines.base import UnsuitableModel
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Federation
 from fedentropy_core.model import CNN, initial_weights
-from fedentropy_core.records import RecordError, RunFiles
-from fedentropy_core.runner import OutOfTime
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError
+from fedentropy_core.runs.train import OutOfTime
+from fedentropy_core.work import LocalRule, Work
 
 needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
 ENGINES = [pytest.param("native", marks=needs_compiler), "batched"]
@@ -192,7 +195,7 @@ def test_other_layers_are_refused_by_the_engine_itself(model, engine, dataset, m
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("model", MODELS)
 def test_auto_takes_the_reference_engine_for_an_edited_model(model, name, dataset, monkeypatch, capsys):
-    monkeypatch.setattr(engines, "_fastest", lambda device: name)
+    monkeypatch.setattr(engines, "fastest", lambda *_: name)
     monkeypatch.setattr("fedentropy_core.model.CNN", model)
     engine = make_engine("auto", dataset, device="cpu")
     assert isinstance(engine, ReferenceEngine)
@@ -209,7 +212,7 @@ def test_auto_takes_the_reference_engine_for_an_edited_model(model, name, datase
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("classes", [1, 3, 10, 20])
 def test_the_papers_model_is_not_refused(classes, name, monkeypatch, capsys):
-    monkeypatch.setattr(engines, "_fastest", lambda device: name)
+    monkeypatch.setattr(engines, "fastest", lambda *_: name)
     assert make_engine("auto", random_dataset(classes), device="cpu").name == name
     assert capsys.readouterr().err == ""
 
@@ -232,8 +235,8 @@ MINE = random_dataset(seed=1)
 @pytest.fixture
 def named(dataset, monkeypatch):
     """Makes the small data set the one that "synthetic" stands for."""
-    monkeypatch.setattr("fedentropy_core.runner.load_dataset", lambda name: dataset)
-    monkeypatch.setattr("fedentropy_core.records.known_fingerprint", lambda name: dataset.fingerprint)
+    monkeypatch.setattr("fedentropy_core.runs.training.load_dataset", lambda name: dataset)
+    monkeypatch.setattr("fedentropy_core.runs.files.known_fingerprint", lambda name: dataset.fingerprint)
     return dataset
 
 
@@ -274,7 +277,7 @@ def test_the_same_images_handed_over_are_the_same_run(tmp_path, named):
 def test_checkpoints_on_other_images_are_apart(tmp_path, named, mine):
     for images in (None, mine):
         with pytest.raises(OutOfTime):
-            trained(tmp_path, images, deadline=0.0)
+            trained(tmp_path, images, seconds=0)
     assert len(list(tmp_path.rglob("*.ckpt"))) == 2
     assert trained(tmp_path, mine) == direct(mine)
     assert trained(tmp_path) == direct(named)
@@ -292,7 +295,7 @@ def test_a_record_of_other_images_in_a_runs_place_is_refused_by_name(tmp_path, n
 
 def test_a_checkpoint_of_other_images_in_a_runs_place_is_kept_aside(tmp_path, named, mine):
     with pytest.raises(OutOfTime):
-        trained(tmp_path, mine, deadline=0.0)
+        trained(tmp_path, mine, seconds=0)
     theirs, ours = RunFiles(CONFIG, tmp_path, fingerprint="mine"), RunFiles(CONFIG, tmp_path)
     ours.folder.mkdir(parents=True, exist_ok=True)
     theirs.checkpoint.rename(ours.checkpoint)

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 from conftest import write_record
 
-from fedentropy_core import report
-from fedentropy_core.report import Records
+from fedentropy_core.paper import tables as report
+from fedentropy_core.report.records import Records
+from fedentropy_core.report.tables import write_table
 
 ROUNDS = 1000
 
@@ -171,6 +172,6 @@ def test_every_number_of_the_paper_is_found():
 
 def test_tables_are_written_as_csv_and_markdown(tmp_path):
     shown = pd.DataFrame({"a": ["x", "y"], "b": ["1 ± 2", "—"]})
-    report.write_table("t", pd.DataFrame({"mean": [1 / 3]}), shown, tmp_path)
+    write_table("t", pd.DataFrame({"mean": [1 / 3]}), shown, tmp_path)
     assert (tmp_path / "t.csv").read_text() == "mean\n0.333333\n"
     assert (tmp_path / "t.md").read_text() == "| a | b |\n| --- | --- |\n| x | 1 ± 2 |\n| y | — |\n"

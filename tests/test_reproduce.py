@@ -4,10 +4,10 @@ import pytest
 from conftest import write_record
 
 from fedentropy_core import RunConfig
-from fedentropy_core import reproduce as reproduction
-from fedentropy_core.records import RecordError
-from fedentropy_core.reproduce import README_END, README_START, AuditFailed, _compare, reproduce
-from fedentropy_core.studies import STUDIES
+from fedentropy_core.paper import reproduce as reproduction
+from fedentropy_core.paper.reproduce import README_END, README_START, AuditFailed, _compare, reproduce
+from fedentropy_core.paper.study import STUDIES
+from fedentropy_core.runs.record import RecordError
 
 ROUNDS, PAPER = [0.3] * 1000, STUDIES["paper"]
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -19,8 +18,9 @@ from fedentropy_core.engines import make_engine, native
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
-from fedentropy_core.records import RecordError, RunFiles, load_record
-from fedentropy_core.runner import OutOfTime
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import RecordError, load_record
+from fedentropy_core.runs.train import OutOfTime
 
 SETTING = {"dataset": "synthetic", "case": 2, "devices": 50, "fraction": 0.1, "epochs": 1, "rounds": 7}
 SMALL = RunConfig(**SETTING)
@@ -83,17 +83,17 @@ def test_threads_do_not_change_a_byte(tmp_path):
 KILLED = """
 import os, signal
 from pathlib import Path
-import fedentropy_core.runner as runner
-from fedentropy_core import RunConfig
+import fedentropy_core.runs.journal as journal
+from fedentropy_core import RunConfig, run
 from fedentropy_core.federation import Federation
 
-runner.CHECKPOINT_ROUNDS = 2
+journal.CHECKPOINT_ROUNDS = 2
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 {trap}
-runner.run(RunConfig(**{config}), "reference", progress=False, results={results!r})
+run(RunConfig(**{config}), "reference", progress=False, results={results!r})
 """
 IN_A_ROUND = """
 transfer_bytes = Federation._transfer_bytes
@@ -130,9 +130,9 @@ def test_kill_9_and_resume(variant, trap, moment, tmp_path, engine, undisturbed)
 
 
 def test_resuming_does_not_start_again(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 2)
+    monkeypatch.setattr("fedentropy_core.runs.journal.CHECKPOINT_ROUNDS", 2)
     interrupt_at(5, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RuntimeError):
         train(SMALL, tmp_path, engine)
     monkeypatch.undo()
     played = count_rounds(monkeypatch)
@@ -147,30 +147,29 @@ def interrupt_at(number, monkeypatch):
 
     def begin_or_stop(self):
         if self.round + 1 == number:
-            raise KeyboardInterrupt
+            raise RuntimeError
         return begin(self)
 
     monkeypatch.setattr(Federation, "begin_round", begin_or_stop)
 
 
 def count_rounds(monkeypatch):
-    end, played = Federation.end_round, []
+    settle, played = Federation.settle_round, []
 
-    def end_and_count(self, cohort):
-        row = end(self, cohort)
-        played.append(row.round)
-        return row
+    def settle_and_count(self, cohort):
+        played.append(self.round)
+        return settle(self, cohort)
 
-    monkeypatch.setattr(Federation, "end_round", end_and_count)
+    monkeypatch.setattr(Federation, "settle_round", settle_and_count)
     return played
 
 
 def half_done(folder, engine, monkeypatch):
     """A run stopped in round 5, with a checkpoint of round 4."""
     with monkeypatch.context() as patch:
-        patch.setattr("fedentropy_core.runner.CHECKPOINT_ROUNDS", 2)
+        patch.setattr("fedentropy_core.runs.journal.CHECKPOINT_ROUNDS", 2)
         interrupt_at(5, patch)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(RuntimeError):
             train(SMALL, folder, engine)
     return RunFiles(SMALL, folder)
 
@@ -206,9 +205,9 @@ def test_a_corrupt_checkpoint_is_kept_aside(damage, tmp_path, engine, monkeypatc
 
 def test_a_record_names_everything_that_worked_on_it(tmp_path, engine, monkeypatch):
     """Begun by one commit, finished by another: the record has both, the last one as its provenance."""
-    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "first")
+    monkeypatch.setattr("fedentropy_core.machine._commit", lambda: "first")
     half_done(tmp_path, engine, monkeypatch)
-    monkeypatch.setattr("fedentropy_core.provenance._commit", lambda: "second")
+    monkeypatch.setattr("fedentropy_core.machine._commit", lambda: "second")
     about = train(SMALL, tmp_path, engine).about
     assert about["provenance"]["commit"] == "second"
     assert [before["commit"] for before in about["begun_on"]] == ["first"]
@@ -255,10 +254,16 @@ def test_restart_ignores_the_checkpoint(tmp_path, engine, monkeypatch):
 
 
 def test_a_deadline_saves_and_stops(tmp_path, engine, undisturbed):
-    with pytest.raises(OutOfTime, match="stopped after round 1 of 7"):
-        run(SMALL, engine, progress=False, results=tmp_path / "late", deadline=time.monotonic())
+    with pytest.raises(OutOfTime, match="stopped after round 1"):
+        run(SMALL, engine, progress=False, results=tmp_path / "late", seconds=0)
     train(SMALL, tmp_path / "late", engine)
     assert contents(SMALL, tmp_path / "late") == undisturbed(SMALL)
+
+
+def test_an_unknown_data_set_is_named(tmp_path):
+    with pytest.raises(ValueError, match="unknown data set 'mnist'; choose one of cifar10, cifar100"):
+        run(RunConfig(dataset="mnist"), results=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("lr", [1e6, 1e12])
@@ -272,15 +277,15 @@ def test_divergence_is_named(lr, entropy, tmp_path, engine):
 
 
 def test_a_run_that_diverges_leaves_the_rounds_before(tmp_path, engine, undisturbed, monkeypatch):
-    end_round = Federation.end_round
+    settle_round = Federation.settle_round
 
-    def end_or_diverge(self, cohort):
+    def settle_or_diverge(self, cohort):
         if self.round == 4:
             raise Diverged("round 4: a local model is not finite")
-        return end_round(self, cohort)
+        return settle_round(self, cohort)
 
     files, (whole, _) = RunFiles(SMALL, tmp_path), undisturbed(SMALL)
-    monkeypatch.setattr(Federation, "end_round", end_or_diverge)
+    monkeypatch.setattr(Federation, "settle_round", settle_or_diverge)
     with pytest.warns(UserWarning, match="round 4"):
         train(SMALL, tmp_path, engine)
     assert files.csv.read_bytes().splitlines() == whole.splitlines()[:4]
@@ -408,14 +413,14 @@ def test_an_interrupted_run_keeps_the_same_weights(kept, tmp_path, engine, monke
 
 @pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_run_that_diverges_keeps_the_weights_of_the_round_before(tmp_path, engine, monkeypatch):
-    end_round = Federation.end_round
+    settle_round = Federation.settle_round
 
-    def end_or_diverge(self, cohort):
+    def settle_or_diverge(self, cohort):
         if self.round == diverges_in:
             raise Diverged(f"round {self.round}: a local model is not finite")
-        return end_round(self, cohort)
+        return settle_round(self, cohort)
 
-    monkeypatch.setattr(Federation, "end_round", end_or_diverge)
+    monkeypatch.setattr(Federation, "settle_round", settle_or_diverge)
     for diverges_in in (1, 3):
         folder = tmp_path / str(diverges_in)
         for _ in ("trained", "finished before"):

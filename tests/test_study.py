@@ -7,11 +7,14 @@ from conftest import write_record
 
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.records import RunFiles, load_record, load_records, weights_hash
-from fedentropy_core.studies import SHOWN, STUDIES, find_study, label_fields
-from fedentropy_core.study import EnginePool, Study, choose, estimate, overview, train
+from fedentropy_core.paper.study import SHOWN, STUDIES, find_study, label_fields
+from fedentropy_core.runs.files import RunFiles
+from fedentropy_core.runs.record import load_record, load_records
+from fedentropy_core.runs.study import Study, choose, estimate, overview
+from fedentropy_core.runs.train import Means, run_all
+from fedentropy_core.work import weights_hash
 
-REFERENCE = EnginePool("reference")
+REFERENCE = Means("reference")
 TINY = {"dataset": "synthetic", "case": 2, "devices": 50, "rounds": 2}
 RUNS = [profile_config("smoke", **TINY, fraction=0.1, seed=seed, entropy=True) for seed in range(3)]
 
@@ -90,11 +93,11 @@ def test_choosing_a_part():
 
 
 def test_training_what_is_missing(tmp_path):
-    train(RUNS[:1], 600, REFERENCE, tmp_path, progress=False)
+    run_all(RUNS[:1], REFERENCE, tmp_path, progress=False)
     first = RunFiles(RUNS[0], tmp_path).csv
     before = first.stat().st_mtime_ns
     assert list(overview(RUNS, tmp_path)["state"]) == ["recorded", "missing", "missing"]
-    train(RUNS, 600, REFERENCE, tmp_path, progress=True)
+    run_all(RUNS, REFERENCE, tmp_path, progress=True)
     assert list(overview(RUNS, tmp_path)["state"]) == ["recorded"] * 3
     assert first.stat().st_mtime_ns == before
 
@@ -105,29 +108,29 @@ def test_the_time_of_a_record_counts_by_its_cores(tmp_path, monkeypatch):
     write_record(tmp_path, [], method="scaffold", rounds=4)  # diverged at once
     runs = [RunConfig(dataset="synthetic", method=method, rounds=4) for method in ("fedavg", "moon", "scaffold")]
     paces = overview(runs, tmp_path)["pace"]
-    monkeypatch.setattr("fedentropy_core.study.usable_cores", lambda: 4)
+    monkeypatch.setattr("fedentropy_core.runs.study.usable_cores", lambda: 4)
     assert estimate(144_000, paces).startswith("about 5.0 h on 4 cores, at the 0.5 core-seconds")
     assert estimate(144_000, paces[1:]) == "no estimate yet"
 
 
 def test_the_time_is_kept_and_training_goes_on(tmp_path, capsys):
-    train(RUNS, 0, REFERENCE, tmp_path)
+    run_all(RUNS, REFERENCE, tmp_path, seconds=0)
     assert list(overview(RUNS, tmp_path)["state"]) == ["begun", "missing", "missing"]
     assert "time is up" in capsys.readouterr().out
-    train(RUNS[:1], 600, REFERENCE, tmp_path, progress=False)
+    run_all(RUNS[:1], REFERENCE, tmp_path, progress=False)
     assert RunFiles(RUNS[0], tmp_path).csv.exists()
 
 
 def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
     with RunFiles(RUNS[0], tmp_path).locked():
-        train(RUNS[:2], 600, REFERENCE, tmp_path)
+        run_all(RUNS[:2], REFERENCE, tmp_path)
     assert list(overview(RUNS[:2], tmp_path)["state"]) == ["missing", "recorded"]
     assert "another process is working on" in capsys.readouterr().out
 
 
 def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path / "nothing"))
-    train([profile_config("smoke", dataset="cinic10"), RUNS[0]], 600, REFERENCE, tmp_path)
+    run_all([profile_config("smoke", dataset="cinic10"), RUNS[0]], REFERENCE, tmp_path)
     assert "skipped cinic10 case 1 fedavg seed 0: CINIC-10 is not at" in capsys.readouterr().out
     assert RunFiles(RUNS[0], tmp_path).csv.exists()
 
@@ -135,8 +138,8 @@ def test_missing_data_is_skipped_with_a_notice(tmp_path, monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp_path, capsys):
     diverging = profile_config("smoke", **TINY, lr=1e30)
-    train(RUNS[:1], 0, EnginePool("batched", "cpu"), tmp_path, progress=False)
-    train([diverging, *RUNS[:2]], 600, REFERENCE, tmp_path)
+    run_all(RUNS[:1], Means("batched", "cpu"), tmp_path, progress=False, seconds=0)
+    run_all([diverging, *RUNS[:2]], REFERENCE, tmp_path)
     assert list(overview(RUNS[:2], tmp_path)["state"]) == ["begun", "recorded"]
     shown = capsys.readouterr().out
     assert "diverged in round 1" in shown
@@ -144,9 +147,8 @@ def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp
 
 
 def test_stacked_seeds_leave_the_same_records(tmp_path):
-    engines = EnginePool("batched", "cpu")
-    train(RUNS[:2], 600, engines, tmp_path / "alone", progress=False)
-    train(RUNS[:2], 600, engines, tmp_path / "stacked", progress=False, stack_seeds=True)
+    run_all(RUNS[:2], Means("batched", "cpu"), tmp_path / "alone", progress=False)
+    run_all(RUNS[:2], Means("batched", "cpu", stack_seeds=True), tmp_path / "stacked", progress=False)
     for config in RUNS[:2]:
         alone, stacked = (RunFiles(config, tmp_path / name).csv.read_bytes() for name in ("alone", "stacked"))
         assert alone == stacked
@@ -155,7 +157,7 @@ def test_stacked_seeds_leave_the_same_records(tmp_path):
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
     sweep = Study("sweep", "some", tuple(RUNS[:2]), with_weights=(RUNS[1],))
-    train(RUNS[:2], 600, EnginePool("batched", "cpu"), tmp_path, False, stack_seeds, sweep)
+    run_all(RUNS[:2], Means("batched", "cpu", stack_seeds=stack_seeds), tmp_path, False, sweep)
     without, kept = (load_record(RunFiles(config, tmp_path, "sweep").csv) for config in RUNS[:2])
     assert not without.path.with_suffix(".npz").exists()
     assert weights_hash(kept.weights) == kept.rounds["weights"].iloc[-1]
@@ -164,7 +166,7 @@ def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path, capsys):
     with RunFiles(RUNS[2], tmp_path).locked():
-        train(RUNS, 600, EnginePool("batched", "cpu"), tmp_path, stack_seeds=stack_seeds)
+        run_all(RUNS, Means("batched", "cpu", stack_seeds=stack_seeds), tmp_path)
     assert list(overview(RUNS, tmp_path)["state"]) == ["recorded", "recorded", "missing"]
     assert "skipped synthetic case 2 fedavg+entropy seed 2" in capsys.readouterr().out
 
@@ -173,7 +175,7 @@ def test_a_study_has_a_folder_of_its_own(tmp_path):
     """Where its name does not fix all settings, the file's name tells the runs apart."""
     runs = (RUNS[0], replace(RUNS[0], beta=0.5))
     sweep = Study("sweep", "over β", runs, with_weights=runs[1:])
-    train(runs, 600, REFERENCE, tmp_path, progress=False, study=sweep)
+    run_all(runs, REFERENCE, tmp_path, progress=False, study=sweep)
     assert list(overview(runs, tmp_path, sweep)["state"]) == ["recorded"] * 2
     assert list(overview(runs, tmp_path)["state"]) == ["missing"] * 2
     found = {record.config: record for record in load_records("sweep", tmp_path)}
@@ -194,8 +196,8 @@ def test_the_plan_on_the_command_line(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["train", "--methods", "fedavg+entropy-value", "--cases", "2"], "no run has all of these"),
-        (["train", "--ray", "auto", "--device", "cuda"], "--device and --stack-seeds are not for a cluster"),
-        (["train", "--gpus", "1"], "give --ray as well"),
+        (["train", "--ray", "auto", "--device", "cuda"], "device, stack_seeds and jobs are not for a cluster"),
+        (["train", "--gpus", "1"], "give ray as well"),
         (["reproduce", "--cases", "1", "--fresh-rounds", "3"], "--cases, --fresh-rounds: only with --fresh"),
         (["reproduce", "--engine", "reference", "--cpus", "7"], "--cpus, --engine: only with --fresh"),
         (["reproduce", "--fresh", "--records", "9", "--audit-rounds", "5"], "--audit-rounds, --records: not with"),

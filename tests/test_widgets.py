@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedentropy_core import RunConfig, judge, run, widgets
-from fedentropy_core.optimal import greedy_and_best
+from fedentropy_core import RunConfig, judge, run
+from fedentropy_core.paper.judgment_quality import greedy_and_best
+from fedentropy_core.report import explore, explore_runs
 
 
 def controls(panel):
@@ -18,7 +19,7 @@ def controls(panel):
 
 
 def test_partition_panel_draws_and_explains_errors():
-    panel = widgets.partition_panel()
+    panel = explore.partition_panel()
     first, c = panel.picture.value, controls(panel)
     assert not c["β"].disabled
     c["β"].value = 1.0
@@ -37,7 +38,7 @@ def test_partition_panel_draws_and_explains_errors():
 
 
 def test_judgment_panel_steps_and_edits():
-    panel = widgets.judgment_panel()
+    panel = explore.judgment_panel()
     c = controls(panel)
     c["removals"].value = 0
     assert "removes device 0" in panel.sentence.value
@@ -52,36 +53,36 @@ def test_judgment_panel_steps_and_edits():
 
 
 def test_examples_are_what_their_names_say():
-    labels, sizes = widgets.EXAMPLES["the judgment stops early"]
-    outcome = greedy_and_best(widgets.normalised(labels), sizes)
+    labels, sizes = explore.EXAMPLES["the judgment stops early"]
+    outcome = greedy_and_best(explore.normalised(labels), sizes)
     assert (outcome["kept"], outcome["best_kept"]) == (6, 2)
     assert outcome["best"] == pytest.approx(np.log(4))
-    for labels, sizes in widgets.EXAMPLES.values():
-        judge(widgets.normalised(labels), sizes)
+    for labels, sizes in explore.EXAMPLES.values():
+        judge(explore.normalised(labels), sizes)
 
 
 def test_runs_panel(tmp_path):
-    assert "No runs are recorded yet" in widgets.runs_panel(tmp_path).sentence.value
+    assert "No runs are recorded yet" in explore_runs.runs_panel(tmp_path).sentence.value
     small = {"dataset": "synthetic", "case": 2, "devices": 20, "fraction": 0.25, "epochs": 1}
     run(RunConfig(**small, rounds=5), progress=False, results=tmp_path)
     other = RunConfig(**small, rounds=3, entropy=True, partition_seed=None, global_step=0.5)
     run(other, progress=False, results=tmp_path)
-    panel = widgets.runs_panel(tmp_path)
+    panel = explore_runs.runs_panel(tmp_path)
     assert "Choose runs" in panel.sentence.value
     chooser = panel.children[0]
     assert len(chooser.options) == 2
     assert any("rounds 3" in name and "partition_seed None · global_step 0.5" in name for name in chooser.options)
     chooser.value = chooser.options
     assert panel.picture.value
-    for measure in widgets.MEASURES:
+    for measure in explore_runs.SHOWN_OF_A_RUN:
         controls(panel)["shown"].value = measure
         assert panel.picture.value
 
 
 def test_what_a_notebook_stores_is_stable():
-    widgets._made.clear()
-    first = widgets.judgment_panel()._repr_mimebundle_()
-    widgets._made.clear()
-    assert widgets.judgment_panel()._repr_mimebundle_() == first
+    explore._made.clear()
+    first = explore.judgment_panel()._repr_mimebundle_()
+    explore._made.clear()
+    assert explore.judgment_panel()._repr_mimebundle_() == first
     assert first["text/plain"] == "Panel 'judgment': run the notebook to use its controls."
     assert set(first) == {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"}

@@ -1,27 +1,22 @@
-"""The engines: the same inputs, the same outputs, each fast somewhere else."""
+"""The engines: the same inputs, the same outputs, each fast somewhere else. PyTorch is loaded with the first one."""
 
 import sys
 
 import numpy as np
-import torch
 
-from fedentropy_core.engines import native
-from fedentropy_core.engines.base import Cohort, DeviceWork, Engine, LocalRule, UnsuitableModel, Work
-from fedentropy_core.engines.batched import BatchedEngine
-from fedentropy_core.engines.reference import ReferenceEngine
-from fedentropy_core.model import initial_weights
-
-__all__ = ["ENGINES", "Cohort", "DeviceWork", "Engine", "LocalRule", "UnsuitableModel", "Work", "make_engine"]
+from fedentropy_core.work import Dataset, Engine
 
 ENGINES = ("auto", "native", "batched", "reference")
 
 
-def make_engine(name: str, dataset, threads: int | None = None, device: str | None = None) -> Engine:
+def make_engine(name: str, dataset: Dataset, threads: int | None = None, device: str | None = None) -> Engine:
     """The engine by name, ready for a data set; `device` is a torch device, None for what suits the engine.
 
     "auto" is batched on CUDA, else native where a compiler has built it, else reference; and reference, with a notice,
     for a model that the faster one is not written for.
     """
+    from fedentropy_core.engines.base import UnsuitableModel
+
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {name!r}")
     if threads is not None and threads < 1:
@@ -29,34 +24,48 @@ def make_engine(name: str, dataset, threads: int | None = None, device: str | No
     if name != "auto":
         return _make(name, dataset, threads, device)
     try:
-        return _make(_fastest(device), dataset, threads, device)
+        return _make(fastest(name, device), dataset, threads, device)
     except UnsuitableModel as why:
         print(f"{why}: the reference engine is taken", file=sys.stderr)
         return _make("reference", dataset, threads, device)
 
 
-def _make(name: str, dataset, threads: int | None, device: str | None) -> Engine:
+def fastest(name: str, device: str | None) -> str:
+    """The engine that a name stands for on this machine."""
+    import torch
+
+    from fedentropy_core.engines.native import available
+
+    if name != "auto":
+        return name
+    if (device or "cuda").startswith("cuda") and torch.cuda.is_available():
+        return "batched"
+    return "native" if device in (None, "cpu") and available() else "reference"
+
+
+def _make(name: str, dataset: Dataset, threads: int | None, device: str | None) -> Engine:
+    from fedentropy_core.engines.batched import BatchedEngine
+    from fedentropy_core.engines.native import NativeEngine
+    from fedentropy_core.engines.reference import ReferenceEngine
+
     if name == "reference":
         return ReferenceEngine(dataset, threads, device or "cpu")
     if name == "native" and device not in (None, "cpu"):
         raise ValueError(f"the native engine is for CPUs; device must be cpu, got {device!r}")
-    engine = native.NativeEngine(dataset, threads) if name == "native" else BatchedEngine(dataset, device or "cuda")
-    _check_forward(engine, dataset)
+    engine = NativeEngine(dataset, threads) if name == "native" else BatchedEngine(dataset, device or "cuda")
+    _check_forward(engine, ReferenceEngine(dataset, 1))
     return engine
 
 
-def _check_forward(engine: Engine, dataset) -> None:
+def _check_forward(engine: Engine, reference: Engine) -> None:
     """Layers of the right shapes may still be put together in another way: the loss of some images tells."""
-    weights = 2 * initial_weights(len(dataset.classes), np.random.default_rng(0))
-    some = dataset.train_images[:8], dataset.train_labels[:8]
-    (_, found), (_, expected) = engine.evaluate(weights, *some), ReferenceEngine(dataset, 1).evaluate(weights, *some)
+    from fedentropy_core.engines.base import UnsuitableModel
+    from fedentropy_core.model import initial_weights
+
+    images, labels = reference.images[:8], reference.labels[:8]
+    weights = 2 * initial_weights(reference.classes, np.random.default_rng(0))
+    (_, found), (_, expected) = (each.evaluate(weights, images, labels) for each in (engine, reference))
     if abs(found - expected) > 1e-3:
         raise UnsuitableModel(
             f"the {engine.name} engine computes the paper's CNN only, and this model gives other outputs"
         )
-
-
-def _fastest(device: str | None) -> str:
-    if (device or "cuda").startswith("cuda") and torch.cuda.is_available():
-        return "batched"
-    return "native" if device in (None, "cpu") and native.available() else "reference"

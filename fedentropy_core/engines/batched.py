@@ -11,6 +11,7 @@ three models share the copy. CUDA graphs are left out: moving the patches (118 M
 long as launching the kernels, and stacking more runs hides the launches as well.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, LocalRule, Work, check_layers, usable_device
+from fedentropy_core.engines.base import check_layers, usable_device
+from fedentropy_core.interrupts import Halted
 from fedentropy_core.model import layers
+from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 
 # Fixed, so that sums over images run in one order whatever else is in the stack; patches take 235 kB an image.
 SOFT_LABEL_BATCH = 100  # images of each device
@@ -80,7 +83,7 @@ class BatchedEngine:
     def train(self, work: Work) -> Cohort:
         return self.train_many([work])[0]
 
-    def train_many(self, works: Sequence[Work]) -> list[Cohort]:
+    def train_many(self, works: Sequence[Work], stop: np.ndarray | None = None) -> list[Cohort]:
         """The cohorts of several runs from one stack; the runs may differ in all but the rule."""
         rule = _common_rule(works)
         members = [(work.weights, device) for work in works for device in work.devices]
@@ -94,7 +97,7 @@ class BatchedEngine:
             width = min(rule.batch_size, self.train_count)
             training = self._plan([_visits(device, self.train_count) for device in devices], width)
             own_images = self._plan([device.images[None] for device in devices], SOFT_LABEL_BATCH)
-            weights = self._train(rule, terms, training)
+            weights = self._train(rule, terms, training, stop)
             soft_labels = self._soft_labels(weights, own_images)
             results = [tensor.cpu().numpy()[np.argsort(longest_first)] for tensor in (weights, soft_labels)]
         ends = np.cumsum([len(work.devices) for work in works])[:-1]
@@ -114,12 +117,14 @@ class BatchedEngine:
                 loss.append(F.cross_entropy(logits, y[None], reduction="sum"))
             return right.cpu().numpy(), float(torch.stack(loss).cpu().double().sum()) / len(images)
 
-    def _train(self, rule: LocalRule, terms: Terms, plan: Plan) -> torch.Tensor:
+    def _train(self, rule: LocalRule, terms: Terms, plan: Plan, stop: np.ndarray | None) -> torch.Tensor:
         """The trained weights, [K, P], each step as LocalRule says."""
         shares = plan.real / plan.real.sum(2, keepdim=True).clamp(min=1)
         weights = terms.start.clone()
         velocity = torch.zeros_like(weights)
         for step, active in enumerate(plan.active):
+            if stop is not None and stop[0]:
+                raise Halted
             gradient = self._gradient(weights[:active], rule, terms, plan.visits[step, :active], shares[step, :active])
             if terms.correction is not None and rule.correction_in_momentum:
                 gradient.add_(terms.correction[:active])
@@ -274,12 +279,19 @@ def _common_rule(works: Sequence[Work]) -> LocalRule:
 @contextmanager
 def _one_cpu_thread(device: torch.device) -> Iterator[None]:
     """One thread on a CPU: with more, a product over a small stack is split inside its sums, over a large one not."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if device.type == "cpu" else before)
-    try:
+    if device.type != "cpu":
         yield
-    finally:
-        torch.set_num_threads(before)
+        return
+    with _cpu:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+_cpu = threading.Lock()  # the number of threads is the whole process's
 
 
 @contextmanager

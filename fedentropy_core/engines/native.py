@@ -11,25 +11,20 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedentropy_core.engines.base import (
-    Cohort,
-    DeviceWork,
-    LocalRule,
-    Work,
-    check_layers,
-    results_of,
-    stop_flag,
-    usable_cores,
-)
+from fedentropy_core.engines.base import check_layers, results_of, stop_flag
+from fedentropy_core.machine import usable_cores
 from fedentropy_core.model import parameter_count
+from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 
 SOURCE = Path(__file__).with_name("native.cpp")
 CACHE = Path(__file__).with_name("_build")
@@ -182,21 +177,29 @@ class NativeEngine:
         self.pool = ThreadPoolExecutor(self.threads)
 
     def train(self, work: Work) -> Cohort:
-        """All devices' local training, the longest first, so that no thread is left with a long one at the end."""
+        return self.train_many([work])[0]
+
+    def train_many(self, works: Sequence[Work], stop: np.ndarray | None = None) -> list[Cohort]:
+        """All devices side by side, the longest first, so that no thread is left with a long one at the end."""
+        stop = stop_flag() if stop is None else stop
+        cohorts, jobs = zip(*(self._jobs(work, stop) for work in works), strict=True)
+        longest_first = sorted(chain.from_iterable(jobs), key=lambda job: -job.struct.n * job.struct.epochs)
+        results_of(self.pool, lambda job: _call(self.library.train, ctypes.byref(job.struct)), longest_first, stop)
+        return list(cohorts)
+
+    def _jobs(self, work: Work, stop: np.ndarray) -> tuple[Cohort, list["_Job"]]:
+        """A cohort to be filled, and the calls that fill it."""
         weights = _checked(work.weights, self.dtype, (self.parameters,), "weights")
         _check_rule(work.rule)
         count = len(work.devices)
         trained = np.empty((count, self.parameters), self.dtype)
         soft_labels = np.empty((count, self.classes), self.dtype)
-        stop = stop_flag()
         jobs = [
             self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k], stop)
             for k, device in enumerate(work.devices)
         ]
-        longest_first = sorted(jobs, key=lambda job: -job.struct.n * job.struct.epochs)
-        results_of(self.pool, lambda job: _call(self.library.train, ctypes.byref(job.struct)), longest_first, stop)
         steps = [job.struct.epochs * -(-job.struct.n // job.struct.batch_size) for job in jobs]
-        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64))
+        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64)), jobs
 
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """How many images of each class are right, and mean cross-entropy, of uint8 images [n, 3, 32, 32]."""

@@ -3,14 +3,19 @@
 Obviously right before fast: the other engines are held to this one, and this one to torch.optim.SGD in the tests.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedentropy_core.engines.base import Cohort, DeviceWork, Work, results_of, stop_flag, usable_cores, usable_device
+from fedentropy_core.engines.base import results_of, stop_flag, usable_device
+from fedentropy_core.machine import usable_cores
 from fedentropy_core.model import CNN, build, flatten
+from fedentropy_core.work import Cohort, DeviceWork, Work
 
 FORWARD_BATCH = 500  # fixed, so that sums over a data set run in one order whatever the number of threads
 
@@ -30,12 +35,16 @@ class ReferenceEngine:
         self.pool = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def train(self, work: Work) -> Cohort:
-        largest_first = sorted(range(len(work.devices)), key=lambda k: -len(work.devices[k].images))
-        stop = stop_flag()
-        trained = results_of(self.pool, lambda k: self._train_device(work, work.devices[k], stop), largest_first, stop)
-        results = dict(zip(largest_first, trained, strict=True))
-        weights, soft_labels, steps = zip(*(results[k] for k in range(len(work.devices))), strict=True)
-        return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64))
+        return self.train_many([work])[0]
+
+    def train_many(self, works: Sequence[Work], stop: np.ndarray | None = None) -> list[Cohort]:
+        """All devices side by side, the largest first, so that no thread is left with a large one at the end."""
+        stop = stop_flag() if stop is None else stop
+        jobs = [(work, device) for work in works for device in work.devices]
+        largest_first = sorted(range(len(jobs)), key=lambda k: -len(jobs[k][1].images))
+        trained = results_of(self.pool, lambda k: self._train_device(*jobs[k], stop), largest_first, stop)
+        results = iter([result for _, result in sorted(zip(largest_first, trained, strict=True), key=itemgetter(0))])
+        return [_cohort(list(islice(results, len(work.devices)))) for work in works]
 
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         model = self._build(weights)
@@ -117,6 +126,11 @@ class ReferenceEngine:
         """Normalised pixels of uint8 images, by table."""
         pixels = torch.tensor(images, dtype=torch.int32, device=self.device)
         return torch.stack([self.pixel_values[channel][pixels[:, channel]] for channel in range(3)], dim=1)
+
+
+def _cohort(results: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> Cohort:
+    weights, soft_labels, steps = zip(*results, strict=True)
+    return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64))
 
 
 def contrastive_loss(z: torch.Tensor, z_global: torch.Tensor, z_previous: torch.Tensor, tau: float) -> torch.Tensor:

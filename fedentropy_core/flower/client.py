@@ -7,14 +7,15 @@ import numpy as np
 from flwr.app import Context, Message
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import load_dataset
-from fedentropy_core.engines import Cohort, Engine, Work, make_engine
+from fedentropy_core.data.load import load_dataset
+from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import device_work
 from fedentropy_core.flower.device import LocalResult, TrainFunction, client_app, confirmed_extra, previous_arrays
 from fedentropy_core.flower.protocol import ARRAYS, CONFIG, CONTROL, ROUND, pack
 from fedentropy_core.flower.settings import Settings, read_settings
 from fedentropy_core.methods import SCAFFOLDS, control_change
 from fedentropy_core.partition import partition
+from fedentropy_core.work import Cohort, Engine, Work
 
 FLAT = "weights"  # the one array of a record: the flat vector of the core
 _DEVICE_CONTROL = "scaffold.control"

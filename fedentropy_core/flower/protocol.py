@@ -11,7 +11,7 @@ The names of records are those of Flower's own strategies: "arrays" is the model
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedentropy_core.entropy import soft_label_problem
+from fedentropy_core.judgment import soft_label_problem
 
 WHO, TRAIN, UPLOAD = "query.device", "train.soft_label", "query.upload"
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"

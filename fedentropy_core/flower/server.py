@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
-from fedentropy_core.datasets import load_dataset
+from fedentropy_core.data.load import load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.flower.client import FLAT
 from fedentropy_core.flower.protocol import pack
@@ -20,7 +20,7 @@ from fedentropy_core.methods import SCAFFOLDS
 from fedentropy_core.model import initial_weights
 from fedentropy_core.partition import partition
 from fedentropy_core.randomness import generator
-from fedentropy_core.records import Round, weights_hash
+from fedentropy_core.work import Round, weights_hash
 
 OnRow = Callable[[Round, RoundReport], None]
 

@@ -14,7 +14,6 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedentropy_core.entropy import Judgment, judge, keep_all
 from fedentropy_core.flower.exchange import Exchange, Letter, exchange
 from fedentropy_core.flower.protocol import (
     ARRAYS,
@@ -29,6 +28,7 @@ from fedentropy_core.flower.protocol import (
     unpack,
 )
 from fedentropy_core.flower.roster import Roster
+from fedentropy_core.judgment import Judgment, judge, keep_all
 from fedentropy_core.methods import aggregate, move
 from fedentropy_core.randomness import generator
 from fedentropy_core.selection import Selection, make_selection

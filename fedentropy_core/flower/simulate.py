@@ -8,7 +8,7 @@ from fedentropy_core.flower.client import local_training
 from fedentropy_core.flower.device import client_app
 from fedentropy_core.flower.server import serve
 from fedentropy_core.flower.settings import Settings
-from fedentropy_core.records import Round
+from fedentropy_core.work import Round
 
 
 def simulate(settings: Settings, cpus: int | None = None) -> list[Round]:

@@ -1,0 +1,130 @@
+"""Where a run's files are, and how they are written: record, weights, checkpoint, lock."""
+
+import fcntl
+import io
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from fedentropy_core.config import RunConfig
+from fedentropy_core.data.load import known_fingerprint
+from fedentropy_core.files import atomic_write, results_root
+from fedentropy_core.runs.record import COLUMNS, RecordError, RecordLocked, _short_hash
+
+
+class RunFiles:
+    """The files of one run: record (.csv and .json), weights (.npz), checkpoint (.ckpt) and lock (.lock).
+
+    They are in the folder of a study, by default of the profile that the configuration belongs to. Only that fixes all
+    settings, so elsewhere the name must tell the runs of a seed apart. A run on other images than the data set's name
+    stands for, those of `fingerprint`, belongs to no study, and its name tells the images as well.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        results: Path | str | None = None,
+        study: str | None = None,
+        fingerprint: str | None = None,
+    ):
+        root = Path(results) if results is not None else results_root()
+        known = known_fingerprint(config.dataset)
+        self.config, self.fingerprint = config, fingerprint or known
+        study, identity = study or config.profile, config.key
+        if self.fingerprint != known:
+            study, identity = "custom", _short_hash(f"{config.key} {fingerprint}")
+        name = f"seed{config.seed}" if study == config.profile != "custom" else f"seed{config.seed}-{identity}"
+        self.folder = root / study / "runs" / config.dataset / _case_name(config.case) / config.label
+        self.csv, self.json = self.folder / f"{name}.csv", self.folder / f"{name}.json"
+        self.weights = self.folder / f"{name}.npz"
+        self.checkpoint, self.lock = self.folder / f"{name}.ckpt", self.folder / f"{name}.lock"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the run's lock, so that no other process works on it; fails at once on an unwritable folder."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = self.lock.open("w")
+        except OSError as error:
+            advice = "choose another results folder"
+            raise RecordError(f"cannot write to {self.folder}: {error.strerror}; {advice}") from None
+        with lock:
+            if not _lock(lock, self.lock):
+                raise RecordLocked(f"another process is working on {self.csv}")
+            try:
+                yield
+            finally:
+                self.lock.unlink(missing_ok=True)
+
+    def write_record(self, lines: list[str], about: dict, weights: np.ndarray | None = None) -> None:
+        """The CSV last: in its place it means that the record is complete."""
+        text = "\n".join([",".join(COLUMNS), *lines]) + "\n"
+        if weights is not None:
+            buffer = io.BytesIO()
+            np.savez(buffer, weights=weights)
+            self._write(self.weights, buffer.getbuffer())
+        self._write(self.json, (json.dumps(about, indent=2, sort_keys=True) + "\n").encode())
+        self._write(self.csv, text.encode())
+        self.checkpoint.unlink(missing_ok=True)
+
+    def save_checkpoint(self, about: dict, lines: list[str], arrays: dict[str, np.ndarray]) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, about=_text_array(json.dumps(about)), lines=_text_array("\n".join(lines)), **arrays)
+        self._write(self.checkpoint, buffer.getbuffer())
+
+    def load_checkpoint(self) -> tuple[dict, list[str], dict[str, np.ndarray]] | None:
+        """The checkpoint; None where there is none, or where it is corrupt: then it is put aside with a warning."""
+        if not self.checkpoint.exists():
+            return None
+        try:
+            with np.load(self.checkpoint, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(_array_text(arrays.pop("about")))
+            return about, _array_text(arrays.pop("lines")).splitlines(), arrays
+        except Exception as error:  # a damaged zip file raises almost anything
+            self.set_checkpoint_aside(f"is corrupt ({error})")
+            return None
+
+    def set_checkpoint_aside(self, why: str) -> None:
+        aside = self.checkpoint.with_suffix(".ckpt.bad")
+        self.checkpoint.replace(aside)
+        warnings.warn(
+            f"checkpoint {self.checkpoint} {why}: kept aside as {aside.name}, starting from round 0", stacklevel=3
+        )
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            with atomic_write(path) as file:
+                file.write(content)
+        except OSError as error:
+            raise RecordError(
+                f"cannot write {path}: {error.strerror}; what was written before is intact, "
+                "run again to resume once there is room"
+            ) from error
+
+
+def _lock(file: TextIO, path: Path) -> bool:
+    """Takes the lock if it is free. The last holder removes the file, so it must still be the one at `path`."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _case_name(case: int | str) -> str:
+    return f"case{case}" if isinstance(case, int) else case
+
+
+def _text_array(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode(), dtype=np.uint8)
+
+
+def _array_text(array: np.ndarray) -> str:
+    return bytes(array).decode()

@@ -1,0 +1,34 @@
+"""What needs no PyTorch does not load it."""
+
+import subprocess
+import sys
+
+import pytest
+
+READING = """
+from fedentropy_core import RunConfig, judge, load_records, partition
+records = load_records("mirrored")
+"""
+TABLES = """
+from fedentropy_core.paper import claims, diagnosis, heterogeneity, judgment_quality, participation, tables
+from fedentropy_core.paper.controls import ages_table
+from fedentropy_core.paper.study import TABLE_1, shown_records
+records, datasets = shown_records("mirrored"), ["cifar10", "cifar100"]
+tables.accuracy_table(records, "table1", datasets, TABLE_1)
+tables.rounds_table(records, datasets, TABLE_1)
+tables.megabytes_table(records, datasets, TABLE_1)
+tables.gains_table(records, datasets)
+participation.participation_table(records, datasets)
+judgment_quality.recorded_table(records, ["cifar100"], (3,))
+heterogeneity.index_table(seeds=(0,))
+diagnosis.diagnosis_table()
+claims.verdicts(records)
+ages_table()
+"""
+
+
+@pytest.mark.parametrize("code", ["import fedentropy_core", READING, TABLES], ids=["import", "reading", "tables"])
+def test_no_torch(code):
+    check = "import sys; assert 'torch' not in sys.modules, 'torch was imported'"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
