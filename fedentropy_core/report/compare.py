@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fedentropy_core.report.figures import use_style
-from fedentropy_core.report.frame import SETTINGS
+from fedentropy_core.report.frame import ACCURACIES, SETTINGS
 from fedentropy_core.report.looks import LOOKS, NAMES, line
 from fedentropy_core.report.statistics import Effect, pooled
 
@@ -37,16 +37,13 @@ class Compared:
             bars = np.abs(rows[["low", "high"]].to_numpy().T - rows["mean"].to_numpy())
             bars[~np.isfinite(bars)] = 0
             places = rows[self.by] if pd.api.types.is_numeric_dtype(rows[self.by]) else rows[self.by].astype(str)
-            axes.errorbar(
-                places,
-                rows["mean"],
-                bars,
-                marker="o",
-                capsize=3,
-                label=", ".join(NAMES.get(part, str(part)) for part in key),
-                **look,
-            )
-        axes.set(xlabel=self.by, ylabel=self.measure.replace("_", " "), title="mean and 95 % interval over seeds")
+            label = ", ".join(NAMES.get(part, str(part)) for part in key)
+            axes.errorbar(places, rows["mean"], bars, marker="o", capsize=3, label=label, **look)
+        axes.set(
+            xlabel=self.by,
+            ylabel=ACCURACIES.get(self.measure, self.measure.replace("_", " ")),
+            title="mean and 95 % interval over seeds",
+        )
         if others:
             axes.legend(frameon=False)
         if _spans_decades(self.table[self.by]):
