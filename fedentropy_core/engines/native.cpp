@@ -256,11 +256,11 @@ constexpr int FC1 = 120, FC2 = 84;
 /// Sizes and register tiles of the convolutions. Tiles change the speed, never the result.
 struct Conv1 {
     static constexpr int IN = IMAGE_CHANNELS, OUT = 6, SIDE = 28, POOLED = 14, KERNEL_SIZE = OUT * IN * TAPS;
-    static constexpr int TILE_OUT = OUT, TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
+    static constexpr int TILE_OUT = OUT, TILE_VECTORS = MANY_REGISTERS ? 4 : 2, WINDOW_OUT = OUT;
 };
 struct Conv2 {
     static constexpr int IN = 6, OUT = 16, SIDE = 10, POOLED = 5, KERNEL_SIZE = OUT * IN * TAPS;
-    static constexpr int TILE_OUT = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = 3;
+    static constexpr int TILE_OUT = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = 3, WINDOW_OUT = 4;
     static constexpr int INPUT_TILE_OUT = IN, INPUT_TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
 };
 constexpr int FLAT = Conv2::OUT * Conv2::POOLED * Conv2::POOLED;
@@ -444,6 +444,8 @@ struct Cnn {
         static constexpr long positions(long samples) { return round_up(Conv::SIDE * samples, LANES); }
         /// A lane's positions in a pair of rows, rounded up to what is listed at a time.
         static constexpr long places(long samples) { return round_up(2 * positions(samples) / LANES, 16); }
+        /// Words of as many bits.
+        static constexpr long words(long samples) { return round_up(places(samples), WORD) / WORD; }
     };
 
     /// Where a slab's samples stand in Pixels: those of a lane side by side, so that they fit the first-level cache.
@@ -451,44 +453,52 @@ struct Cnn {
         return samples < LANES ? n : n % LANES * (samples / LANES) + n / LANES;
     }
 
-    /// For each lane the spots of the positions that it sums in a pair of rows, in order. A spot is the number of the
-    /// position's pixel, sample << 2·SIDE_BITS | row << SIDE_BITS | column; in a slab of whole LANES it counts only the
-    /// samples of the lane.
-    template <class Conv>
-    struct Spots {
-        using P = Pixels<Conv>;
-        long samples = 0;
-        Array<uint32_t> of;
-        explicit Spots(long most) : of(LANES * P::places(most)) {}
+    /// Of a lane's positions in a pair of rows, where in a row of winners is the one that a position may be, and what it
+    /// is then. In a slab of the rest, where a lane is not always the same sample, the row is laid out anew first, with
+    /// −1 for won, see mark_winners.
+    struct Sign {
+        int32_t at, winner;
+    };
 
-        void find(long now) {
-            if (samples == now) return;
-            samples = now;
+    /// What is the same in every pair of rows. For each lane the spots of the positions that it sums, in order: a spot is
+    /// the number of the position's pixel, sample << 2·SIDE_BITS | row << SIDE_BITS | column; in a slab of whole LANES it
+    /// counts only the samples of the lane. And their signs.
+    template <class Conv>
+    struct Pattern {
+        using P = Pixels<Conv>;
+        long samples = 0, winner_column = 0;
+        Array<uint32_t> spots;
+        Array<Sign> signs;
+        explicit Pattern(long most) : spots(LANES * P::places(most)), signs(P::places(most)) {}
+
+        void find(long samples_now, long winner_column_now) {
+            if (samples == samples_now && winner_column == winner_column_now) return;
+            samples = samples_now, winner_column = winner_column_now;
+            const bool whole = samples % LANES == 0;
             for (int row = 0; row < 2; row++)
                 for (int column = 0; column < Conv::SIDE; column++)
                     for (long n = 0; n < samples; n++) {
-                        const long position = row * P::positions(samples) + column * samples + n;
-                        const long sample = samples < LANES ? n : n / LANES;
-                        of[position % LANES * P::places(samples) + position / LANES] =
+                        const long position = row * P::positions(samples) + column * samples + n, place = position / LANES;
+                        const long sample = whole ? n / LANES : n;
+                        spots[position % LANES * P::places(samples) + place] =
                             uint32_t((sample << P::SIDE_BITS | row) << P::SIDE_BITS | column);
+                        signs[place] = whole ? Sign{int32_t(column / 2 * winner_column + n / LANES * LANES), 2 * row + column % 2}
+                                             : Sign{int32_t(place * LANES), -1};
                     }
         }
-    };
-
-    /// Of a lane's positions in a pair of rows, where in an array is the number that says who won, and what it says then.
-    struct Sign {
-        int32_t at, winner;
     };
 
     /// What a slab's forward pass leaves for its backward pass.
     struct Slab {
         Array<S> x, pool1;
-        Array<Integer> winner1;
-        Spots<Conv1> spots1;
-        Spots<Conv2> spots2;
-        explicit Slab(const Layout& layout)
+        Pattern<Conv1> pattern1;
+        Pattern<Conv2> pattern2;
+        Array<Bits> won1, won2;  // which positions won: [row][output][word][lane]
+        Slab(const Layout& layout, bool training)
             : x(IMAGE_CHANNELS * layout.image.channel), pool1(Conv1::OUT * layout.pool1.channel),
-              winner1(Conv1::OUT * layout.pool1.channel), spots1(layout.samples), spots2(layout.samples) {}
+              pattern1(training * layout.samples), pattern2(training * layout.samples),
+              won1(training * Conv1::POOLED * Conv1::OUT * Pixels<Conv1>::words(layout.samples) * LANES),
+              won2(training * Conv2::POOLED * Conv2::OUT * Pixels<Conv2>::words(layout.samples) * LANES) {}
     };
 
     static constexpr long PARTIAL1 = Conv1::OUT * LANES * Pixels<Conv1>::SUMS;
@@ -503,35 +513,34 @@ struct Cnn {
         Slab slab[2];
         Array<S> rows1, rows2;  // pairs of rows before pooling
         Array<S> pool2, hidden1, hidden2, logits;
-        Array<Integer> winner2;
+        Array<Integer> winner1, winner2;  // of conv1 only a row
         Array<S> d_logits, d_hidden2, d_hidden1, d_pool2, d_conv2, d_pool1;
         Array<S> partial1, partial2;              // partial sums of the kernels' gradients
         Array<S> kernel1, kernel2, kernel2_back;  // packed
         Array<S> transposed, pixels1, pixels2;
         Array<S> room;             // for images that are not kept
         Array<const S*> images;    // of the batch, as Pixels
-        Array<Sign> signs;
         Array<Integer> won;
-        Array<Bits> won_bits;
         Array<uint32_t> list;
 
-        Workspace(int classes, int capacity)
+        /// Without `training`, arrays that only the backward pass uses are empty.
+        Workspace(int classes, int capacity, bool training)
             : classes(classes), capacity(capacity), at(classes), full(capacity),
               widest(capacity < LANES ? LANES : capacity, full.padded),
-              slab{Slab(full.slab[0]), Slab(Layout(LANES - 1, full.padded))},
+              slab{Slab(full.slab[0], training), Slab(Layout(LANES - 1, full.padded), training)},
               rows1(Conv1::OUT * widest.conv1.channel), rows2(Conv2::OUT * widest.conv2.channel),
               pool2(FLAT * full.padded), hidden1(FC1 * full.padded), hidden2(FC2 * full.padded),
-              logits(classes * full.padded), winner2(FLAT * full.padded), d_logits(classes * full.padded),
-              d_hidden2(FC2 * full.padded), d_hidden1(FC1 * full.padded), d_pool2(FLAT * full.padded),
-              d_conv2(Layout::MARGIN + Conv2::OUT * widest.conv2_grad.channel),
-              d_pool1(Conv1::OUT * widest.pool1.channel), partial1(PARTIAL1), partial2(PARTIAL2),
-              kernel1(Conv1::KERNEL_SIZE), kernel2(Conv2::KERNEL_SIZE), kernel2_back(Conv2::KERNEL_SIZE),
-              transposed(capacity * round_up(FLAT, LANES)), pixels1((capacity / LANES < LANES ? LANES : capacity / LANES) * Pixels<Conv1>::SAMPLE),
-              pixels2(capacity * Pixels<Conv2>::SAMPLE), room(capacity * IMAGE_BYTES, false), images(capacity),
-              signs(Pixels<Conv1>::places(capacity)),
-              won(LANES * Pixels<Conv1>::places(capacity)),
-              won_bits(Conv2::OUT * LANES * Conv1::POOLED * (Pixels<Conv1>::places(capacity) / WORD + 1)),
-              list(Conv1::POOLED * Pixels<Conv1>::places(capacity)) {}
+              logits(classes * full.padded), winner1(Conv1::OUT * widest.pool1.row), winner2(FLAT * full.padded),
+              d_logits(classes * full.padded), d_hidden2(training * FC2 * full.padded),
+              d_hidden1(training * FC1 * full.padded), d_pool2(training * FLAT * full.padded),
+              d_conv2(training * (Layout::MARGIN + Conv2::OUT * widest.conv2_grad.channel)),
+              d_pool1(training * Conv1::OUT * widest.pool1.channel), partial1(training * PARTIAL1),
+              partial2(training * PARTIAL2), kernel1(Conv1::KERNEL_SIZE), kernel2(Conv2::KERNEL_SIZE),
+              kernel2_back(Conv2::KERNEL_SIZE), transposed(training * capacity * round_up(FLAT, LANES)),
+              pixels1(training * (capacity / LANES < LANES ? LANES : capacity / LANES) * Pixels<Conv1>::SAMPLE),
+              pixels2(training * capacity * Pixels<Conv2>::SAMPLE), room(capacity * IMAGE_BYTES, false),
+              images(capacity), won(training * LANES * Pixels<Conv1>::places(capacity)),
+              list(training * Conv1::POOLED * Pixels<Conv1>::places(capacity)) {}
     };
 
     // ------------------------------------------------------------------------------------------------ transposing
@@ -558,12 +567,16 @@ struct Cnn {
 
     /// An image as Pixels: to[row][column][channel] = pixel_values[channel][byte], mirrored left-right where asked.
     static NOINLINE void read_image(const uint8_t* image, bool mirrored, const float* pixel_values, S* to) {
-        constexpr int plane = IMAGE_SIDE * IMAGE_SIDE;
         for (int row = 0; row < IMAGE_SIDE; row++, image += IMAGE_SIDE)
-            for (int column = 0; column < IMAGE_SIDE; column++, to += IMAGE_CHANNELS) {
-                const uint8_t* from = image + (mirrored ? IMAGE_SIDE - 1 - column : column);
-                for (int c = 0; c < IMAGE_CHANNELS; c++) to[c] = S(pixel_values[c * 256 + from[c * plane]]);
-            }
+            for (int i = 0; i < IMAGE_SIDE; i += 8, to += 8 * IMAGE_CHANNELS)
+                for (int c = 0; c < IMAGE_CHANNELS; c++) {
+                    uint64_t eight;
+                    std::memcpy(&eight, image + c * IMAGE_SIDE * IMAGE_SIDE + (mirrored ? IMAGE_SIDE - 8 - i : i), 8);
+                    if (mirrored) eight = __builtin_bswap64(eight);
+#pragma GCC unroll 8
+                    for (int k = 0; k < 8; k++)
+                        to[k * IMAGE_CHANNELS + c] = S(pixel_values[c * 256 + (eight >> 8 * k & 255)]);
+                }
     }
 
     /// A device's images as Pixels, read once for all epochs; if they are many, each time anew.
@@ -626,11 +639,11 @@ struct Cnn {
         int channels, first_row, end_row, first_column, end_column;
     };
 
-    /// out[o][v] = bias[o] + Σ over channels and taps of kernel[channel][kh][kw][o] · x, for OUT outputs × VECTORS.
+    /// sum[o][v] = bias[o] + Σ over channels and taps of kernel[channel][kh][kw][o] · x, for OUT outputs × VECTORS; the
+    /// v-th vector of x is at[v] from its first.
     template <int OUT, int VECTORS>
-    static INLINE void conv_tile(const TileInput& in, const S* kernel, int outputs, const S* bias, S* out,
-                                 long out_channel) {
-        Vec sum[OUT][VECTORS];
+    static INLINE void conv_sums(const TileInput& in, const S* kernel, int outputs, const S* bias, const long (&at)[VECTORS],
+                                 Vec (&sum)[OUT][VECTORS]) {
         for (int o = 0; o < OUT; o++)
             for (int v = 0; v < VECTORS; v++) sum[o][v] = bias ? fill(bias[o]) : Vec{};
         for (int channel = 0; channel < in.channels; channel++)
@@ -641,7 +654,7 @@ struct Cnn {
 #pragma GCC unroll 1  // unrolled, GCC moves sums to memory and back
                 for (int kw = in.first_column; kw < in.end_column; kw++, x += in.x.step.column, w += outputs) {
                     Vec input[VECTORS];
-                    for (int v = 0; v < VECTORS; v++) keep(input[v] = load(x + v * WIDTH));
+                    for (int v = 0; v < VECTORS; v++) keep(input[v] = load(x + at[v]));
                     for (int o = 0; o < OUT; o++) {
                         Vec weight = fill(w[o]);
                         keep(weight);
@@ -649,6 +662,16 @@ struct Cnn {
                     }
                 }
             }
+    }
+
+    /// Such sums of neighbouring vectors, stored.
+    template <int OUT, int VECTORS>
+    static INLINE void conv_tile(const TileInput& in, const S* kernel, int outputs, const S* bias, S* out,
+                                 long out_channel) {
+        long at[VECTORS];
+        for (int v = 0; v < VECTORS; v++) at[v] = v * WIDTH;
+        Vec sum[OUT][VECTORS];
+        conv_sums(in, kernel, outputs, bias, at, sum);
         for (int o = 0; o < OUT; o++)
             for (int v = 0; v < VECTORS; v++) store(out + o * out_channel + v * WIDTH, sum[o][v]);
     }
@@ -749,23 +772,19 @@ struct Cnn {
             }
     }
 
-    /// The bits of all outputs and pooled rows: bits[row][output][word][lane].
+    /// The bits of a pooled row's outputs: bits[output][word][lane].
     template <class Conv>
-    static void find_won(const Integer* winner, const Grid& step, long samples, Workspace& ws, Bits* bits) {
+    static void find_won(View<Integer> winner, const Pattern<Conv>& pattern, Workspace& ws, Bits* bits) {
         using P = Pixels<Conv>;
-        const long count = 2 * P::positions(samples) / LANES, words = round_up(count, WORD) / WORD;
-        const bool whole = samples % LANES == 0;  // then a lane's winners are where the lanes of the winners are
-        for (long i = 0; i < count; i++) {
-            const long each = samples / LANES, place = whole ? i / each : 0, row = place / Conv::SIDE, column = place % Conv::SIDE;
-            ws.signs[i] = whole ? Sign{int32_t(column / 2 * step.column + i % each * LANES), int32_t(2 * row + column % 2)}
-                                : Sign{int32_t(i * LANES), -1};
-        }
-        for (int row = 0; row < Conv::POOLED; row++)
-            for (int o = 0; o < Conv::OUT; o++, bits += words * LANES) {
-                const Integer* from = winner + row * step.row + o * step.channel;
-                if (!whole) mark_winners<Conv>(from, step.column, samples, ws.won);
-                gather_bits(whole ? from : ws.won, ws.signs, count, bits);
+        const long samples = pattern.samples, count = 2 * P::positions(samples) / LANES;
+        for (int o = 0; o < Conv::OUT; o++, bits += P::words(samples) * LANES) {
+            const Integer* from = winner.data + o * winner.step.channel;
+            if (samples % LANES != 0) {
+                mark_winners<Conv>(from, winner.step.column, samples, ws.won);
+                from = ws.won;
             }
+            gather_bits(from, pattern.signs, count, bits);
+        }
     }
 
     /// sums[kh][tap] += gradient · pixel for the listed spots and ROWS rows of the kernel; *bias += gradient.
@@ -802,22 +821,21 @@ struct Cnn {
     /// ends where no branch predictor expects it.
     /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest.
     template <class Conv, class PixelsOf>
-    static void kernel_gradient(PixelsOf pixels_of, In d_pooled, const Integer* winner, const Spots<Conv>& spots,
+    static void kernel_gradient(PixelsOf pixels_of, In d_pooled, const Bits* won, const Pattern<Conv>& pattern,
                                 Workspace& ws, S* partial) {
         using P = Pixels<Conv>;
         constexpr int tile = P::TILE_ROWS, rest = KERNEL % tile;
-        const long samples = spots.samples, count = P::places(samples), words = round_up(count, WORD) / WORD;
+        const long samples = pattern.samples, count = P::places(samples), words = P::words(samples);
         const bool whole = samples % LANES == 0;
         const Grid step{whole ? LANES : 1, d_pooled.step.row, d_pooled.step.column};
-        find_won<Conv>(winner, d_pooled.step, samples, ws, ws.won_bits);
         for (int lane = 0; lane < LANES; lane++) {
             const S* const pixels = pixels_of(lane);
             for (int o = 0; o < Conv::OUT; o++) {
                 uint32_t* end = ws.list;
                 for (int row = 0; row < Conv::POOLED; row++) {
-                    const Bits* bits = ws.won_bits + (row * Conv::OUT + o) * words * LANES + lane;
+                    const Bits* bits = won + (row * Conv::OUT + o) * words * LANES + lane;
                     for (long i = 0; i < count; i += 16)
-                        end = append_listed(spots.of + lane * count + i, uint32_t(row << (P::SIDE_BITS + 1)),
+                        end = append_listed(pattern.spots + lane * count + i, uint32_t(row << (P::SIDE_BITS + 1)),
                                             uint32_t(bits[i / WORD * LANES] >> i % WORD), end);
                 }
                 if (end == ws.list) continue;
@@ -852,28 +870,30 @@ struct Cnn {
 
     static constexpr Integer NO_WINNER = 4;  // the ReLU is closed, no gradient passes
 
-    /// One pooled row: the maximum of 2 × 2 and of 0. The first of equal inputs wins, as in PyTorch.
+    /// The maximum of 2 × 2 and of 0. The first of equal inputs wins, as in PyTorch.
+    static INLINE void pool(const Vec (&corner)[4], S* pooled, Integer* winner) {
+        Vec best = corner[0];
+        Int index = {};
+        for (int i = 1; i < 4; i++) {
+            index = corner[i] > best ? Int{} + i : index;
+            best = max(corner[i], best);
+        }
+        index = best > Vec{} ? index : Int{} + NO_WINNER;
+        store(pooled, max(best, Vec{}));
+        std::memcpy(winner, &index, sizeof index);
+    }
+
     template <class Conv>
-    static void pool_row(In rows, Out pooled, Integer* winner) {
+    static void pool_row(In rows, Out pooled, View<Integer> winner) {
         const long samples = rows.step.column;
         for (int channel = 0; channel < Conv::OUT; channel++)
             for (int column = 0; column < Conv::POOLED; column++) {
                 const S* upper = rows.data + channel * rows.step.channel + 2 * column * samples;
                 const S* lower = upper + rows.step.row;
-                const long to = channel * pooled.step.channel + column * pooled.step.column;
-                for (long n = 0; n < samples; n += WIDTH) {
-                    const Vec corner[4] = {load(upper + n), load(upper + samples + n), load(lower + n),
-                                           load(lower + samples + n)};
-                    Vec best = corner[0];
-                    Int index = {};
-                    for (int i = 1; i < 4; i++) {
-                        index = corner[i] > best ? Int{} + i : index;
-                        best = max(corner[i], best);
-                    }
-                    index = best > Vec{} ? index : Int{} + NO_WINNER;
-                    store(pooled.data + to + n, max(best, Vec{}));
-                    std::memcpy(winner + to + n, &index, sizeof index);
-                }
+                const auto to = [&](const Grid& step) { return channel * step.channel + column * step.column; };
+                for (long n = 0; n < samples; n += WIDTH)
+                    pool({load(upper + n), load(upper + samples + n), load(lower + n), load(lower + samples + n)},
+                         pooled.data + to(pooled.step) + n, winner.data + to(winner.step) + n);
             }
     }
 
@@ -901,13 +921,43 @@ struct Cnn {
         }
     }
 
-    /// pooled = ReLU(maxpool(bias + x ∗ kernel)), by pairs of rows.
-    template <class Conv>
-    static void conv_pool(In x, const S* kernel, const S* bias, Out rows, Out pooled, Integer* winner) {
+    /// pooled = ReLU(maxpool(bias + x ∗ kernel)) for a slab of whole vectors: the inputs of a window are a tile, and are
+    /// pooled where they are, in registers.
+    template <class Conv, class Done>
+    static NOINLINE void conv_pool_windows(In x, const S* kernel, const S* bias, Out pooled, View<Integer> winner,
+                                           Done done) {
+        constexpr int outs = Conv::WINDOW_OUT;
+        const long column = x.step.column, at[4] = {0, column, x.step.row, x.step.row + column};
+        for (int row = 0; row < Conv::POOLED; row++) {
+            for (long i = 0; i < Conv::POOLED * column; i += WIDTH) {
+                const long window = i / column, n = i % column;
+                const TileInput in{{x.data + 2 * row * x.step.row + 2 * window * column + n, x.step}, Conv::IN, 0, KERNEL,
+                                   0, KERNEL};
+                for (int o = 0; o < Conv::OUT; o += outs) {
+                    Vec sum[outs][4];
+                    conv_sums(in, kernel + o, Conv::OUT, bias + o, at, sum);
+                    for (int k = 0; k < outs; k++) {
+                        const auto to = [&](const Grid& step) {
+                            return (o + k) * step.channel + row * step.row + window * step.column + n;
+                        };
+                        pool(sum[k], pooled.data + to(pooled.step), winner.data + to(winner.step));
+                    }
+                }
+            }
+            done(row);
+        }
+    }
+
+    /// The same for any slab, by pairs of rows. After each row done(row) is called.
+    template <class Conv, class Done>
+    static void conv_pool(In x, const S* kernel, const S* bias, Out rows, Out pooled, View<Integer> winner, Done done) {
+        if (MANY_REGISTERS && x.step.column > 0 && x.step.column % WIDTH == 0)
+            return conv_pool_windows<Conv>(x, kernel, bias, pooled, winner, done);
         for (int row = 0; row < Conv::POOLED; row++) {
             conv_row<Conv>(x.rows_from(2 * row), kernel, bias, rows);
             conv_row<Conv>(x.rows_from(2 * row + 1), kernel, bias, rows.rows_from(1));
-            pool_row<Conv>(rows, pooled.rows_from(row), winner + row * pooled.step.row);
+            pool_row<Conv>(rows, pooled.rows_from(row), winner.rows_from(row));
+            done(row);
         }
     }
 
@@ -1035,16 +1085,29 @@ struct Cnn {
                 }
     }
 
-    /// hidden2 = the features z: the network up to and including fc2's ReLU.
-    static void forward_features(const S* w, Workspace& ws, const Batch& batch) {
+    /// hidden2 = the features z: the network up to and including fc2's ReLU. What only the backward pass needs is found
+    /// when `training`.
+    static void forward_features(const S* w, Workspace& ws, const Batch& batch, bool training = false) {
         for (int i = 0; i < 2; i++) {
             const Layout& layout = batch.slab[i];
-            const Slab& slab = ws.slab[i];
+            Slab& slab = ws.slab[i];
             const Out pool1{slab.pool1, layout.pool1}, pool2{ws.pool2 + batch.first(i), layout.pool2};
+            const View<Integer> winner1{ws.winner1, {layout.pool1.row, 0, layout.samples}};
+            const View<Integer> winner2{ws.winner2 + batch.first(i), layout.pool2};
+            if (training) slab.pattern1.find(layout.samples, winner1.step.column);
+            if (training) slab.pattern2.find(layout.samples, winner2.step.column);
+            // The winners of a row are a row later no longer in the first-level cache.
+            const auto found1 = [&](int row) {
+                const long words = Conv1::OUT * Pixels<Conv1>::words(layout.samples);
+                if (training) find_won(winner1.rows_from(row), slab.pattern1, ws, slab.won1 + row * words * LANES);
+            };
+            const auto found2 = [&](int row) {
+                const long words = Conv2::OUT * Pixels<Conv2>::words(layout.samples);
+                if (training) find_won(winner2.rows_from(row), slab.pattern2, ws, slab.won2 + row * words * LANES);
+            };
             conv_pool<Conv1>({slab.x, layout.image}, ws.kernel1, w + Offsets::conv1_b, {ws.rows1, layout.conv1}, pool1,
-                             slab.winner1);
-            conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2,
-                             ws.winner2 + batch.first(i));
+                             winner1, found1);
+            conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2, winner2, found2);
         }
         fully_connected(w + Offsets::fc1_w, w + Offsets::fc1_b, ws.pool2, FLAT, ws.hidden1, FC1, batch);
         relu(ws.hidden1, FC1, batch);
@@ -1052,8 +1115,8 @@ struct Cnn {
         relu(ws.hidden2, FC2, batch);
     }
 
-    static void forward(const S* w, Workspace& ws, const Batch& batch) {
-        forward_features(w, ws, batch);
+    static void forward(const S* w, Workspace& ws, const Batch& batch, bool training = false) {
+        forward_features(w, ws, batch, training);
         fully_connected(w + Offsets::fc3_w, w + ws.at.fc3_b, ws.hidden2, FC2, ws.logits, ws.classes, batch);
     }
 
@@ -1115,20 +1178,18 @@ struct Cnn {
         const Out d_conv2{ws.d_conv2 + Layout::MARGIN, layout.conv2_grad}, d_pool1{ws.d_pool1, layout.pool1};
         const int samples = layout.samples, each = samples / LANES;
         arrange_pixels<Conv2>({slab.pool1, layout.pool1}, ws.pixels2);
-        slab.spots2.find(layout.samples);
-        kernel_gradient<Conv2>([&](int lane) { return ws.pixels2 + lane * each * Pixels<Conv2>::SAMPLE; }, {d_pool2, layout.pool2}, winner2, slab.spots2, ws, ws.partial2);
+        kernel_gradient<Conv2>([&](int lane) { return ws.pixels2 + lane * each * Pixels<Conv2>::SAMPLE; }, {d_pool2, layout.pool2}, slab.won2, slab.pattern2, ws, ws.partial2);
         for (int row = 0; row < Conv2::POOLED; row++)
             pool2_row_backward({d_pool2 + row * layout.pool2.row, layout.pool2}, winner2 + row * layout.pool2.row,
                                d_conv2.rows_from(2 * row));
         conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
-        slab.spots1.find(layout.samples);
         // Copied lane by lane, the images are in the first-level cache when they are needed.
         const auto copied = [&](int lane) {
             for (int i = 0; i < (each ? each : lane == 0 ? samples : 0); i++)
                 std::memcpy(ws.pixels1 + i * IMAGE_BYTES, images[each ? i * LANES + lane : i], IMAGE_BYTES * sizeof(S));
             return ws.pixels1.data;
         };
-        kernel_gradient<Conv1>(copied, d_pool1, slab.winner1, slab.spots1, ws, ws.partial1);
+        kernel_gradient<Conv1>(copied, d_pool1, slab.won1, slab.pattern1, ws, ws.partial1);
     }
 
     /// The gradient of every weight from d_logits.
@@ -1209,7 +1270,7 @@ struct Cnn {
     /// difference[mirrored][image][feature] += sign · z/‖z‖ of a frozen model.
     static void add_unit_features(const Album& album, const S* weights, S sign, S* difference) {
         const Training<S>& job = album.job;
-        Workspace ws(int(job.classes), FORWARD_BATCH);
+        Workspace ws(int(job.classes), FORWARD_BATCH, false);
         pack_kernels(weights, ws);
         for (int mirrored = 0; mirrored <= album.any_mirrored(); mirrored++)
             for_each_batch(album, mirrored, ws, [&](const Batch& batch, int64_t first) {
@@ -1255,7 +1316,7 @@ struct Cnn {
     /// The mean softmax output over the device's images, not mirrored; summed in double, in the images' order.
     static void soft_label(const Album& album, const S* weights) {
         const Training<S>& job = album.job;
-        Workspace ws(int(job.classes), FORWARD_BATCH);
+        Workspace ws(int(job.classes), FORWARD_BATCH, false);
         Array<double> sums(job.classes);
         pack_kernels(weights, ws);
         for_each_batch(album, false, ws, [&](const Batch& batch, int64_t) {
@@ -1270,7 +1331,7 @@ struct Cnn {
     /// A device's local training and soft label.
     static void train(const Training<S>& job) {
         const int capacity = int(job.batch_size < job.n ? job.batch_size : job.n);
-        Workspace ws(int(job.classes), capacity);
+        Workspace ws(int(job.classes), capacity, true);
         const Album album(job);
         Contrast contrast(album, ws.full);
         const long count = ws.at.count;
@@ -1288,7 +1349,7 @@ struct Cnn {
                 const uint8_t* mirror = job.mirror + epoch * job.n + first;
                 read_batch(ws, batch, [&](int n, S* room) { return album.get(order[n], mirror[n], room); });
                 pack_kernels(weights, ws);
-                forward(weights, ws, batch);
+                forward(weights, ws, batch, true);
                 cross_entropy_gradient(job, order, ws, batch);
                 const S* d_features = contrast.batch_gradient(job, order, mirror, ws.hidden2, batch);
                 backward(weights, ws, batch, d_features, gradient);
@@ -1302,7 +1363,7 @@ struct Cnn {
     /// of cross-entropies, in order.
     static void evaluate(const uint8_t* images, const int64_t* labels, int64_t count, const float* pixel_values,
                          const S* weights, int classes, int64_t* right, double* loss) {
-        Workspace ws(classes, FORWARD_BATCH);
+        Workspace ws(classes, FORWARD_BATCH, false);
         Array<S> largest(FORWARD_BATCH), total(FORWARD_BATCH);
         pack_kernels(weights, ws);
         *loss = 0;
