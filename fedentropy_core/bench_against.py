@@ -25,7 +25,7 @@ METHODS = ("fedavg", "fedprox", "scaffold", "moon")
 SETTING = {"dataset": "cifar10", "case": 1, "seed": 0, "augment": "none"}
 WARM_UP = 8  # rounds; by then most of Moon's devices have a previous model
 
-# Only names that every version has. A round is answered by its seconds, its processor seconds and the new weights' hash.
+# Only names that every version has. Of a round it tells its seconds, its processor seconds and the new weights' hash.
 PLAYER = """
 import json, sys, time
 from fedentropy_core.config import RunConfig
@@ -35,7 +35,8 @@ from fedentropy_core.federation import Federation
 
 told = json.loads(sys.stdin.readline())
 dataset = load_dataset(told["config"]["dataset"])
-federation = Federation(RunConfig(**told["config"]), dataset, NativeEngine(dataset, told["threads"], march=told["march"]))
+engine = NativeEngine(dataset, told["threads"], march=told["march"])
+federation = Federation(RunConfig(**told["config"]), dataset, engine)
 for line in sys.stdin:
     wall, cpu = time.perf_counter(), time.process_time()
     row = federation.play_round()
@@ -111,26 +112,31 @@ def instruction_sets() -> list[str]:
     return ["native", "x86-64-v3"] if platform.machine() == "x86_64" else ["native"]
 
 
-def main(options: argparse.Namespace, setting: dict = SETTING) -> None:
-    methods = options.methods or METHODS
-    rounds, threads = max(options.rounds, 20) if setting is SETTING else options.rounds, options.threads or usable_cores()
-    described = ", ".join(f"{name} {value}" for name, value in setting.items())
-    print(f"this version against {options.against}: {described}, {threads} threads, {rounds} rounds in turn")
-    print(f"{'set':11}{'method':18}{'then':>8}{'now':>8}{'ratio':>8}{'quartiles':>13}{'by CPU time':>13}{'quartiles':>13}  bits")
+def main(options: argparse.Namespace) -> None:
+    """A row for each instruction set and method: median seconds a round, and ratios, above 1 where now is faster."""
+    rounds, threads = options.rounds or 20, options.threads or usable_cores()
+    if rounds < 2:
+        raise ValueError(f"rounds must be at least 2 for quartiles; got {rounds}")
+    described = ", ".join(f"{name} {value}" for name, value in SETTING.items())
+    print(
+        f"this version (now) against {options.against} (then): {described}; {threads} threads, {rounds} rounds in turn"
+    )
+    columns = f"{'then':>8}{'now':>8}{'ratio':>8}{'quartiles':>12}{'CPU time':>10}{'quartiles':>12}  bits"
+    print(f"{'built for':11}{'method':18}{columns}")
     with sources(options.against) as other:
         for march in instruction_sets():
-            for method in methods:
-                told = {"config": {**setting, "method": method}, "march": march, "threads": threads}
+            for method in options.methods or METHODS:
+                told = {"config": {**SETTING, "method": method}, "march": march, "threads": threads}
                 wall, cpu, same = compare(other, told, rounds)
+                then, now = map(statistics.median, wall)
                 print(
-                    f"{march:11}{method:18}{statistics.median(wall[0]):8.3f}{statistics.median(wall[1]):8.3f}"
-                    f"{_ratio(wall)}{_ratio(cpu, 13)}  {'same' if same else 'OTHERS'}",
+                    f"{march:11}{method:18}{then:8.3f}{now:8.3f}{_ratio(wall, 8)}{_ratio(cpu, 10)}"
+                    f"  {'same' if same else 'OTHERS'}",
                     flush=True,
                 )
 
 
-def _ratio(seconds: list[list[float]], width: int = 8) -> str:
-    """Median and quartiles of the rounds' ratios: above 1 where this version is the faster one."""
-    ratios = [then / now for then, now in zip(*seconds, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:{width - 1}.2f}×" + f"{low:.2f}–{high:.2f}".rjust(13)
+def _ratio(seconds: list[list[float]], width: int) -> str:
+    """Median and quartiles of the rounds' ratios."""
+    low, middle, high = statistics.quantiles((then / now for then, now in zip(*seconds, strict=True)), n=4)
+    return f"{middle:.2f}×".rjust(width) + f"{low:.2f}–{high:.2f}".rjust(12)

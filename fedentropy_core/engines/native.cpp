@@ -10,12 +10,16 @@
 // TILING. Convolutions, the gradient of their input and matrix products keep a tile of outputs × vectors in registers
 // (6 × 4 or 8 × 3 where there are 32 registers) and run through all inputs of that tile, so that each loaded number is
 // used many times. Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of
-// the network, never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB.
+// the network, never exist as a whole; with enough registers the four inputs of a window are a tile and are pooled there.
 // Pooling remembers which of its four inputs won; the backward pass needs nothing else.
 //
 // LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient, and a kernel's gradient sums
 // over those alone; adding zero would not change it. Which input won differs from sample to sample, so there vectors
-// run along the taps of the kernel, and the layer's input is laid out anew for it, sample by sample (see Pixels).
+// run along the taps of the kernel, and the layer's input is needed sample by sample (see Pixels; a device's images are
+// read into this form once for all epochs). Which positions won is kept as bits, from which a lane's positions are
+// listed without a branch. The gradient of conv2's input halves its zeros: a multiplication serves two neighbours of a
+// window's row. A sum without its zeros could differ in the sign of a zero only; and where weights or gradients are no
+// longer finite, they stay so either way, and the run has diverged.
 //
 // THE SAME BITS ON ANY CPU. Results do not depend on the instruction set, the compiler or the number of threads:
 //  - Each number is accumulated in one order, written here and not chosen by a compiler: -ffp-contract=off and no
@@ -146,8 +150,8 @@ INLINE uint32_t* append_listed(const uint32_t* numbers, uint32_t shift, uint32_t
 #if defined(__AVX2__)
         const __m256i eight = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers + first));
         const __m256i chosen = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(BIT_POSITIONS.of[byte]));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(list),
-                            _mm256_permutevar8x32_epi32(_mm256_add_epi32(eight, _mm256_set1_epi32(int32_t(shift))), chosen));
+        const __m256i shifted = _mm256_add_epi32(eight, _mm256_set1_epi32(int32_t(shift)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(list), _mm256_permutevar8x32_epi32(shifted, chosen));
 #else
         for (int i = 0; i < 8; i++) list[i] = numbers[first + BIT_POSITIONS.of[byte][i]] + shift;
 #endif
@@ -478,14 +482,22 @@ struct Cnn {
             for (int row = 0; row < 2; row++)
                 for (int column = 0; column < Conv::SIDE; column++)
                     for (long n = 0; n < samples; n++) {
-                        const long position = row * P::positions(samples) + column * samples + n, place = position / LANES;
+                        const long position = row * P::positions(samples) + column * samples + n;
+                        const long place = position / LANES;
                         const long sample = whole ? n / LANES : n;
                         spots[position % LANES * P::places(samples) + place] =
                             uint32_t((sample << P::SIDE_BITS | row) << P::SIDE_BITS | column);
-                        signs[place] = whole ? Sign{int32_t(column / 2 * winner_column + n / LANES * LANES), 2 * row + column % 2}
-                                             : Sign{int32_t(place * LANES), -1};
+                        const long at = column / 2 * winner_column + n / LANES * LANES;
+                        signs[place] = whole ? Sign{int32_t(at), 2 * row + column % 2} : Sign{int32_t(place * LANES), -1};
                     }
         }
+    };
+
+    /// Of a window's gradient in each sample what falls to one of its two rows, all or nothing; and whether the winner is
+    /// the right one of the row.
+    struct Share {
+        Vec gradient;
+        Int right;
     };
 
     /// What a slab's forward pass leaves for its backward pass.
@@ -522,6 +534,7 @@ struct Cnn {
         Array<const S*> images;    // of the batch, as Pixels
         Array<Integer> won;
         Array<uint32_t> list;
+        Array<Share> shares;
 
         /// Without `training`, arrays that only the backward pass uses are empty.
         Workspace(int classes, int capacity, bool training)
@@ -540,7 +553,8 @@ struct Cnn {
               pixels1(training * (capacity / LANES < LANES ? LANES : capacity / LANES) * Pixels<Conv1>::SAMPLE),
               pixels2(training * capacity * Pixels<Conv2>::SAMPLE), room(capacity * IMAGE_BYTES, false),
               images(capacity), won(training * LANES * Pixels<Conv1>::places(capacity)),
-              list(training * Conv1::POOLED * Pixels<Conv1>::places(capacity)) {}
+              list(training * Conv1::POOLED * Pixels<Conv1>::places(capacity)),
+              shares(training * Conv2::OUT * Conv2::SIDE * Conv2::POOLED) {}
     };
 
     // ------------------------------------------------------------------------------------------------ transposing
@@ -585,8 +599,10 @@ struct Cnn {
         const bool kept;
         Array<S> images;
 
-        explicit Album(const Training<S>& job) : job(job), kept(job.n <= MOST_KEPT), images(kept ? job.n * IMAGE_BYTES : 0, false) {
-            for (int64_t i = 0; kept && i < job.n; i++) read_image(source(i), false, job.pixel_values, images + i * IMAGE_BYTES);
+        explicit Album(const Training<S>& job)
+            : job(job), kept(job.n <= MOST_KEPT), images(kept ? job.n * IMAGE_BYTES : 0, false) {
+            for (int64_t i = 0; kept && i < job.n; i++)
+                read_image(source(i), false, job.pixel_values, images + i * IMAGE_BYTES);
         }
         const uint8_t* source(int64_t i) const { return job.images + job.positions[i] * IMAGE_BYTES; }
 
@@ -600,15 +616,20 @@ struct Cnn {
         }
     };
 
-    /// x[channel][row][column][sample] from Pixels.
-    static NOINLINE void spread_pixels(const S* const* images, Out x) {
+    /// Asks for numbers that are not needed yet; a batch's images come from far away, and no CPU foresees so many streams.
+    static INLINE void prefetch(const S* from, long count) {
+        for (long i = 0; i < count; i += LANES) __builtin_prefetch(from + i, 0, 2);
+    }
+
+    /// Rows of x[channel][row][column][sample] from Pixels.
+    static NOINLINE void spread_rows(const S* const* images, int first_row, int end_row, Out x) {
         using P = Pixels<Conv1>;
         const long samples = x.step.column;
         // A column's last vector runs into the next column: what is overwritten must be written later.
         for (long n = (samples - 1) / WIDTH * WIDTH; n >= 0; n -= WIDTH) {
             const S* from[WIDTH];  // the last sample stands for those beyond it
             for (int k = 0; k < WIDTH; k++) from[k] = images[n + k < samples ? n + k : samples - 1];
-            for (int row = 0; row < P::SIDE; row++)
+            for (int row = first_row; row < end_row; row++)
                 for (int i = 0; i < P::ROW; i += WIDTH) {
                     Vec square[WIDTH];
                     for (int k = 0; k < WIDTH; k++) square[k] = load(from[k] + row * P::ROW + i);
@@ -621,13 +642,13 @@ struct Cnn {
         }
     }
 
-    /// Reads a batch whose n-th image is get(n, room).
-    template <class Get>
-    static void read_batch(Workspace& ws, const Batch& batch, Get get) {
-        for (int n = 0; n < batch.samples; n++) ws.images[n] = get(n, ws.room + n * IMAGE_BYTES);
-        for (int i = 0; i < 2; i++)
-            if (batch.slab[i].samples > 0)
-                spread_pixels(ws.images + batch.first(i), {ws.slab[i].x, batch.slab[i].image});
+    /// The rows that conv1 reads for a pooled row, as far as they are not there yet.
+    static void spread_for(int pooled_row, const S* const* images, Out x) {
+        const int first = pooled_row == 0 ? 0 : 2 * pooled_row + KERNEL - 1, end = 2 * pooled_row + KERNEL + 1;
+        spread_rows(images, first, end, x);
+        if (end < IMAGE_SIDE)
+            for (int n = 0; n < x.step.column; n++)
+                prefetch(images[n] + end * Pixels<Conv1>::ROW, 2 * Pixels<Conv1>::ROW);
     }
 
     // ------------------------------------------------------------------------------------------------ convolution
@@ -642,8 +663,8 @@ struct Cnn {
     /// sum[o][v] = bias[o] + Σ over channels and taps of kernel[channel][kh][kw][o] · x, for OUT outputs × VECTORS; the
     /// v-th vector of x is at[v] from its first.
     template <int OUT, int VECTORS>
-    static INLINE void conv_sums(const TileInput& in, const S* kernel, int outputs, const S* bias, const long (&at)[VECTORS],
-                                 Vec (&sum)[OUT][VECTORS]) {
+    static INLINE void conv_sums(const TileInput& in, const S* kernel, int outputs, const S* bias,
+                                 const long (&at)[VECTORS], Vec (&sum)[OUT][VECTORS]) {
         for (int o = 0; o < OUT; o++)
             for (int v = 0; v < VECTORS; v++) sum[o][v] = bias ? fill(bias[o]) : Vec{};
         for (int channel = 0; channel < in.channels; channel++)
@@ -722,6 +743,50 @@ struct Cnn {
         }
     }
 
+    /// The same from the pooled gradient, for a slab of whole vectors. Of a window's two positions in a row one at most
+    /// has a gradient: one multiplication serves both, each sample with the weight that belongs to its winner.
+    static NOINLINE void conv2_input_gradient_windows(In d_pooled, const Integer* winner, const S* kernel,
+                                                      Share* shares, Out dx) {
+        constexpr int windows = Conv2::POOLED, outs = 8;  // so many outputs' shares fit the first-level cache
+        for (long n = 0; n < dx.step.column; n += WIDTH) {
+            for (int i = 0; i < Conv2::OUT * Conv2::SIDE * windows; i++) {
+                const int o = i / (Conv2::SIDE * windows), row = i / windows % Conv2::SIDE, window = i % windows;
+                const Grid& step = d_pooled.step;
+                const long at = o * step.channel + row / 2 * step.row + window * step.column + n;
+                const Int index = load_int(winner + at);
+                shares[i] = {index >> 1 == row % 2 ? load(d_pooled.data + at) : Vec{}, index & 1};
+            }
+            for (int row = 0; row < Conv1::POOLED; row++) {
+                const int first_row = row < Conv2::SIDE ? 0 : row - Conv2::SIDE + 1;
+                const int end_row = row < KERNEL ? row + 1 : KERNEL;
+                for (int first = 0; first < Conv2::OUT; first += outs)
+                    for (int c = 0; c < Conv2::IN; c++) {
+                        S* to = dx.data + c * dx.step.channel + row * dx.step.row + n;
+                        Vec sum[Conv1::POOLED];
+                        for (int i = 0; i < Conv1::POOLED; i++)
+                            sum[i] = first > 0 ? load(to + i * dx.step.column) : Vec{};
+                        for (int o = first; o < first + outs; o++)
+                            for (int kh = first_row; kh < end_row; kh++) {
+                                const Share* share = shares + (o * Conv2::SIDE + row - kh) * windows;
+                                const S* w = kernel + (o * KERNEL + kh) * KERNEL * Conv2::IN + c;
+                                Vec weight[KERNEL + 2] = {};  // zero beside the kernel
+                                for (int kw = 0; kw < KERNEL; kw++) keep(weight[kw + 1] = fill(w[kw * Conv2::IN]));
+#pragma GCC unroll 5
+                                for (int window = windows - 1; window >= 0; window--) {
+                                    const Vec gradient = share[window].gradient;
+                                    const Int right = share[window].right;
+#pragma GCC unroll 6
+                                    for (int i = 0; i <= KERNEL; i++)
+                                        sum[2 * window + i] =
+                                            fma(right != 0 ? weight[i] : weight[i + 1], gradient, sum[2 * window + i]);
+                                }
+                            }
+                        for (int i = 0; i < Conv1::POOLED; i++) store(to + i * dx.step.column, sum[i]);
+                    }
+            }
+        }
+    }
+
     // ------------------------------------------------------------------------------------------------ kernel gradients
 
     /// pixels[sample][row][column][channel] = x[channel][row][column][sample].
@@ -742,7 +807,8 @@ struct Cnn {
                     for (int k = 0; k < WIDTH; k++) square[k] = load(x.data + row * x.step.row + from[i + k] + n);
                     transpose_square(square);
                     S* to = pixels + row * P::ROW + i;
-                    for (int k = 0; k < WIDTH && n + k < samples; k++) store(to + slot(n + k, samples) * P::SAMPLE, square[k]);
+                    for (int k = 0; k < WIDTH && n + k < samples; k++)
+                        store(to + slot(n + k, samples) * P::SAMPLE, square[k]);
                 }
     }
 
@@ -753,8 +819,9 @@ struct Cnn {
         for (int row = 0; row < 2; row++, won += positions) {
             for (int column = 0; column < Conv::SIDE; column++)
                 for (long n = 0; n < samples; n += WIDTH) {
-                    const Int index = load_int(winner + column / 2 * winner_column + n) == Int{} + Integer(2 * row + column % 2);
-                    std::memcpy(won + column * samples + n, &index, sizeof index);
+                    const Int index = load_int(winner + column / 2 * winner_column + n);
+                    const Int equal = index == Int{} + Integer(2 * row + column % 2);
+                    std::memcpy(won + column * samples + n, &equal, sizeof equal);
                 }
             for (long i = length; i < positions; i++) won[i] = 0;
         }
@@ -819,10 +886,11 @@ struct Cnn {
     /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap], into partial[o][lane][tap]. Lanes are the outer loop:
     /// the pixels of a lane's samples stay in the first-level cache for all outputs. One list for all rows: each list
     /// ends where no branch predictor expects it.
-    /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest.
-    template <class Conv, class PixelsOf>
-    static void kernel_gradient(PixelsOf pixels_of, In d_pooled, const Bits* won, const Pattern<Conv>& pattern,
-                                Workspace& ws, S* partial) {
+    /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest; `ahead(lane, output)` may
+    /// prefetch.
+    template <class Conv, class PixelsOf, class Ahead>
+    static void kernel_gradient(PixelsOf pixels_of, Ahead ahead, In d_pooled, const Bits* won,
+                                const Pattern<Conv>& pattern, Workspace& ws, S* partial) {
         using P = Pixels<Conv>;
         constexpr int tile = P::TILE_ROWS, rest = KERNEL % tile;
         const long samples = pattern.samples, count = P::places(samples), words = P::words(samples);
@@ -831,6 +899,7 @@ struct Cnn {
         for (int lane = 0; lane < LANES; lane++) {
             const S* const pixels = pixels_of(lane);
             for (int o = 0; o < Conv::OUT; o++) {
+                ahead(lane, o);
                 uint32_t* end = ws.list;
                 for (int row = 0; row < Conv::POOLED; row++) {
                     const Bits* bits = won + (row * Conv::OUT + o) * words * LANES + lane;
@@ -844,9 +913,11 @@ struct Cnn {
                 S* bias = sums + KERNEL * P::TAPS_ROW;  // a number for each tile; the first counts
                 int row = 0;
                 for (; row + tile <= KERNEL; row += tile)
-                    add_listed<Conv, tile>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW, bias++);
+                    add_listed<Conv, tile>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW,
+                                           bias++);
                 if constexpr (rest > 0)
-                    add_listed<Conv, rest>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW, bias);
+                    add_listed<Conv, rest>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW,
+                                           bias);
             }
         }
     }
@@ -931,8 +1002,8 @@ struct Cnn {
         for (int row = 0; row < Conv::POOLED; row++) {
             for (long i = 0; i < Conv::POOLED * column; i += WIDTH) {
                 const long window = i / column, n = i % column;
-                const TileInput in{{x.data + 2 * row * x.step.row + 2 * window * column + n, x.step}, Conv::IN, 0, KERNEL,
-                                   0, KERNEL};
+                const S* from = x.data + 2 * row * x.step.row + 2 * window * column + n;
+                const TileInput in{{from, x.step}, Conv::IN, 0, KERNEL, 0, KERNEL};
                 for (int o = 0; o < Conv::OUT; o += outs) {
                     Vec sum[outs][4];
                     conv_sums(in, kernel + o, Conv::OUT, bias + o, at, sum);
@@ -1097,7 +1168,11 @@ struct Cnn {
             if (training) slab.pattern1.find(layout.samples, winner1.step.column);
             if (training) slab.pattern2.find(layout.samples, winner2.step.column);
             // The winners of a row are a row later no longer in the first-level cache.
+            const S* const* images = ws.images + batch.first(i);
+            const Out x{slab.x, layout.image};
+            if (layout.samples > 0) spread_for(0, images, x);
             const auto found1 = [&](int row) {
+                if (layout.samples > 0 && row + 1 < Conv1::POOLED) spread_for(row + 1, images, x);
                 const long words = Conv1::OUT * Pixels<Conv1>::words(layout.samples);
                 if (training) find_won(winner1.rows_from(row), slab.pattern1, ws, slab.won1 + row * words * LANES);
             };
@@ -1105,7 +1180,7 @@ struct Cnn {
                 const long words = Conv2::OUT * Pixels<Conv2>::words(layout.samples);
                 if (training) find_won(winner2.rows_from(row), slab.pattern2, ws, slab.won2 + row * words * LANES);
             };
-            conv_pool<Conv1>({slab.x, layout.image}, ws.kernel1, w + Offsets::conv1_b, {ws.rows1, layout.conv1}, pool1,
+            conv_pool<Conv1>(x, ws.kernel1, w + Offsets::conv1_b, {ws.rows1, layout.conv1}, pool1,
                              winner1, found1);
             conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2, winner2, found2);
         }
@@ -1178,18 +1253,27 @@ struct Cnn {
         const Out d_conv2{ws.d_conv2 + Layout::MARGIN, layout.conv2_grad}, d_pool1{ws.d_pool1, layout.pool1};
         const int samples = layout.samples, each = samples / LANES;
         arrange_pixels<Conv2>({slab.pool1, layout.pool1}, ws.pixels2);
-        kernel_gradient<Conv2>([&](int lane) { return ws.pixels2 + lane * each * Pixels<Conv2>::SAMPLE; }, {d_pool2, layout.pool2}, slab.won2, slab.pattern2, ws, ws.partial2);
-        for (int row = 0; row < Conv2::POOLED; row++)
-            pool2_row_backward({d_pool2 + row * layout.pool2.row, layout.pool2}, winner2 + row * layout.pool2.row,
-                               d_conv2.rows_from(2 * row));
-        conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
+        kernel_gradient<Conv2>([&](int lane) { return ws.pixels2 + lane * each * Pixels<Conv2>::SAMPLE; },
+                               [](int, int) {}, {d_pool2, layout.pool2}, slab.won2, slab.pattern2, ws, ws.partial2);
+        if (MANY_REGISTERS && samples % WIDTH == 0) {
+            conv2_input_gradient_windows({d_pool2, layout.pool2}, winner2, ws.kernel2_back, ws.shares, d_pool1);
+        } else {
+            for (int row = 0; row < Conv2::POOLED; row++)
+                pool2_row_backward({d_pool2 + row * layout.pool2.row, layout.pool2}, winner2 + row * layout.pool2.row,
+                                   d_conv2.rows_from(2 * row));
+            conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
+        }
         // Copied lane by lane, the images are in the first-level cache when they are needed.
         const auto copied = [&](int lane) {
             for (int i = 0; i < (each ? each : lane == 0 ? samples : 0); i++)
                 std::memcpy(ws.pixels1 + i * IMAGE_BYTES, images[each ? i * LANES + lane : i], IMAGE_BYTES * sizeof(S));
             return ws.pixels1.data;
         };
-        kernel_gradient<Conv1>(copied, d_pool1, slab.won1, slab.pattern1, ws, ws.partial1);
+        const auto ahead = [&](int lane, int o) {  // a part of the next lane's images with each output
+            constexpr long part = round_up(IMAGE_BYTES / Conv1::OUT, LANES);
+            for (int i = 0; i < each && lane + 1 < LANES; i++) prefetch(images[i * LANES + lane + 1] + o * part, part);
+        };
+        kernel_gradient<Conv1>(copied, ahead, d_pool1, slab.won1, slab.pattern1, ws, ws.partial1);
     }
 
     /// The gradient of every weight from d_logits.
@@ -1199,7 +1283,8 @@ struct Cnn {
         std::memset(ws.partial2, 0, PARTIAL2 * sizeof(S));
         for (int i = 0; i < 2; i++)
             if (batch.slab[i].samples > 0)
-                backward_slab(ws, ws.slab[i], batch.slab[i], ws.images + batch.first(i), ws.d_pool2 + batch.first(i), ws.winner2 + batch.first(i));
+                backward_slab(ws, ws.slab[i], batch.slab[i], ws.images + batch.first(i), ws.d_pool2 + batch.first(i),
+                              ws.winner2 + batch.first(i));
         finish_kernel_gradient<Conv1>(ws.partial1, gradient + Offsets::conv1_w, gradient + Offsets::conv1_b);
         finish_kernel_gradient<Conv2>(ws.partial2, gradient + Offsets::conv2_w, gradient + Offsets::conv2_b);
     }
@@ -1262,7 +1347,8 @@ struct Cnn {
         const int64_t count = album.job.n;
         for (int64_t first = 0; first < count; first += FORWARD_BATCH) {
             const Batch batch(int(count - first < FORWARD_BATCH ? count - first : FORWARD_BATCH));
-            read_batch(ws, batch, [&](int n, S* room) { return album.get(first + n, mirrored, room); });
+            for (int n = 0; n < batch.samples; n++)
+                ws.images[n] = album.get(first + n, mirrored, ws.room + n * IMAGE_BYTES);
             use(batch, first);
         }
     }
@@ -1347,7 +1433,8 @@ struct Cnn {
                 const Batch batch(int(job.n - first < capacity ? job.n - first : capacity));
                 const int64_t* order = job.order + epoch * job.n + first;
                 const uint8_t* mirror = job.mirror + epoch * job.n + first;
-                read_batch(ws, batch, [&](int n, S* room) { return album.get(order[n], mirror[n], room); });
+                for (int n = 0; n < batch.samples; n++)
+                    ws.images[n] = album.get(order[n], mirror[n], ws.room + n * IMAGE_BYTES);
                 pack_kernels(weights, ws);
                 forward(weights, ws, batch, true);
                 cross_entropy_gradient(job, order, ws, batch);
@@ -1369,10 +1456,11 @@ struct Cnn {
         *loss = 0;
         for (int64_t first = 0; first < count; first += FORWARD_BATCH) {
             const Batch batch(int(count - first < FORWARD_BATCH ? count - first : FORWARD_BATCH));
-            read_batch(ws, batch, [&](int n, S* room) {
-                read_image(images + (first + n) * IMAGE_BYTES, false, pixel_values, room);
-                return room;
-            });
+            for (int n = 0; n < batch.samples; n++) {
+                S* image = ws.room + n * IMAGE_BYTES;
+                read_image(images + (first + n) * IMAGE_BYTES, false, pixel_values, image);
+                ws.images[n] = image;
+            }
             forward(weights, ws, batch);
             softmax(ws, batch, ws.d_logits, largest, total);
             for (long n = 0; n < batch.padded; n += WIDTH) store(total + n, log(load(total + n)));
