@@ -10,7 +10,7 @@
 // TILING. Convolutions, the gradient of their input and matrix products keep a tile of outputs × vectors in registers
 // (6 × 4 or 8 × 3 where there are 32 registers) and run through all inputs of that tile, so that each loaded number is
 // used many times. Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of
-// the network, never exist as a whole; with enough registers the four inputs of a window are a tile and are pooled there.
+// the network, never exist as a whole; with enough registers the four inputs of a window are a tile and pooled there.
 // Pooling remembers which of its four inputs won; the backward pass needs nothing else.
 //
 // LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient, and a kernel's gradient sums
@@ -137,8 +137,8 @@ struct BitPositions {
 constexpr BitPositions BIT_POSITIONS;
 #endif
 
-/// Appends those of sixteen numbers, each plus `shift`, whose bit is set; may write up to sixteen beyond the list's end,
-/// which it returns. No branch: it could not be predicted.
+/// Appends those of sixteen numbers, each plus `shift`, whose bit is set. It may write up to sixteen beyond the list's
+/// end, which it returns. No branch: it could not be predicted.
 INLINE uint32_t* append_listed(const uint32_t* numbers, uint32_t shift, uint32_t bits, uint32_t* list) {
 #if defined(__AVX512F__)
     const __m512i shifted = _mm512_add_epi32(_mm512_loadu_si512(numbers), _mm512_set1_epi32(int32_t(shift)));
@@ -192,8 +192,9 @@ void* aligned_memory(size_t bytes) {
     return memory;
 }
 
-/// A thread's memory for arrays, which come and go as a stack. It is kept from call to call: the system would clear fresh
-/// pages for each device. A call that needs more than is there takes the rest from the system; the next finds enough.
+/// A thread's memory for arrays, which come and go as a stack. It is kept from call to call: the system would clear
+/// fresh pages for each device. A call that needs more than is there takes the rest from the system; the next finds
+/// enough.
 class Stack {
   public:
     ~Stack() { std::free(base); }
@@ -205,15 +206,10 @@ class Stack {
             base = static_cast<char*>(aligned_memory(wanted));
             size = wanted;
         }
-        char* const top = base + used;
+        void* const memory = used + bytes <= size ? base + used : aligned_memory(bytes);
         used += bytes;
         if (used > wanted) wanted = used;
-        try {
-            return used <= size ? top : aligned_memory(bytes);
-        } catch (...) {
-            used -= bytes;
-            throw;
-        }
+        return memory;
     }
     void pop(void* memory, size_t bytes) {
         if (used > size) std::free(memory);
@@ -457,16 +453,15 @@ struct Cnn {
         return samples < LANES ? n : n % LANES * (samples / LANES) + n / LANES;
     }
 
-    /// Of a lane's positions in a pair of rows, where in a row of winners is the one that a position may be, and what it
-    /// is then. In a slab of the rest, where a lane is not always the same sample, the row is laid out anew first, with
-    /// −1 for won, see mark_winners.
+    /// Where in a row of winners is the one that a lane's position may be, and what it is then. In a slab of the rest,
+    /// where a lane is not always the same sample, the row is laid out anew first, with −1 for won, see mark_winners.
     struct Sign {
         int32_t at, winner;
     };
 
-    /// What is the same in every pair of rows. For each lane the spots of the positions that it sums, in order: a spot is
-    /// the number of the position's pixel, sample << 2·SIDE_BITS | row << SIDE_BITS | column; in a slab of whole LANES it
-    /// counts only the samples of the lane. And their signs.
+    /// What is the same in every pair of rows. For each lane the spots of the positions that it sums, in order: a spot
+    /// is the number of the position's pixel, sample << 2·SIDE_BITS | row << SIDE_BITS | column; in a slab of whole
+    /// LANES it counts only the samples of the lane. And their signs.
     template <class Conv>
     struct Pattern {
         using P = Pixels<Conv>;
@@ -488,13 +483,14 @@ struct Cnn {
                         spots[position % LANES * P::places(samples) + place] =
                             uint32_t((sample << P::SIDE_BITS | row) << P::SIDE_BITS | column);
                         const long at = column / 2 * winner_column + n / LANES * LANES;
-                        signs[place] = whole ? Sign{int32_t(at), 2 * row + column % 2} : Sign{int32_t(place * LANES), -1};
+                        signs[place] = whole ? Sign{int32_t(at), 2 * row + column % 2}
+                                             : Sign{int32_t(place * LANES), -1};
                     }
         }
     };
 
-    /// Of a window's gradient in each sample what falls to one of its two rows, all or nothing; and whether the winner is
-    /// the right one of the row.
+    /// Of a window's gradient in each sample what falls to one of its two rows, all or nothing; and whether the winner
+    /// is the right one of the row.
     struct Share {
         Vec gradient;
         Int right;
@@ -616,7 +612,7 @@ struct Cnn {
         }
     };
 
-    /// Asks for numbers that are not needed yet; a batch's images come from far away, and no CPU foresees so many streams.
+    /// Asks for numbers that are needed later; a batch's images come from far, and no CPU foresees so many streams.
     static INLINE void prefetch(const S* from, long count) {
         for (long i = 0; i < count; i += LANES) __builtin_prefetch(from + i, 0, 2);
     }
@@ -855,7 +851,7 @@ struct Cnn {
     }
 
     /// sums[kh][tap] += gradient · pixel for the listed spots and ROWS rows of the kernel; *bias += gradient.
-    /// `gradient` has the distances of d_pooled; its first is that of samples.
+    /// `gradient_step` has the distances of d_pooled; its first is that of samples.
     template <class Conv, int ROWS>
     static NOINLINE void add_listed(const S* pixels, const S* d_pooled, const Grid& gradient_step, const uint32_t* list,
                                     const uint32_t* end, S* sums, S* bias) {
@@ -869,8 +865,8 @@ struct Cnn {
         for (; list != end; list++) {
             const uint64_t spot = *list;
             const S* from = pixels + spot * Conv::IN;
-            const S d = d_pooled[(spot >> 2 * P::SIDE_BITS) * sample + (spot >> (P::SIDE_BITS + 1) & half) * pooled_row +
-                                 (spot >> 1 & half) * column];
+            const uint64_t image = spot >> 2 * P::SIDE_BITS, window_row = spot >> (P::SIDE_BITS + 1) & half;
+            const S d = d_pooled[image * sample + window_row * pooled_row + (spot >> 1 & half) * column];
             Vec gradient = fill(d);
             keep(gradient);
             for (int r = 0; r < ROWS; r++)
@@ -886,8 +882,8 @@ struct Cnn {
     /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap], into partial[o][lane][tap]. Lanes are the outer loop:
     /// the pixels of a lane's samples stay in the first-level cache for all outputs. One list for all rows: each list
     /// ends where no branch predictor expects it.
-    /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest; `ahead(lane, output)` may
-    /// prefetch.
+    /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest; `ahead(lane, output)`
+    /// may prefetch.
     template <class Conv, class PixelsOf, class Ahead>
     static void kernel_gradient(PixelsOf pixels_of, Ahead ahead, In d_pooled, const Bits* won,
                                 const Pattern<Conv>& pattern, Workspace& ws, S* partial) {
@@ -992,8 +988,8 @@ struct Cnn {
         }
     }
 
-    /// pooled = ReLU(maxpool(bias + x ∗ kernel)) for a slab of whole vectors: the inputs of a window are a tile, and are
-    /// pooled where they are, in registers.
+    /// pooled = ReLU(maxpool(bias + x ∗ kernel)) for a slab of whole vectors: the inputs of a window are a tile, and
+    /// are pooled where they are, in registers. After each row done(row) is called.
     template <class Conv, class Done>
     static NOINLINE void conv_pool_windows(In x, const S* kernel, const S* bias, Out pooled, View<Integer> winner,
                                            Done done) {
@@ -1019,7 +1015,7 @@ struct Cnn {
         }
     }
 
-    /// The same for any slab, by pairs of rows. After each row done(row) is called.
+    /// The same for any slab, by pairs of rows.
     template <class Conv, class Done>
     static void conv_pool(In x, const S* kernel, const S* bias, Out rows, Out pooled, View<Integer> winner, Done done) {
         if (MANY_REGISTERS && x.step.column > 0 && x.step.column % WIDTH == 0)
@@ -1446,8 +1442,8 @@ struct Cnn {
         soft_label(album, weights);
     }
 
-    /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the sum
-    /// of cross-entropies, in order.
+    /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the
+    /// sum of cross-entropies, in order.
     static void evaluate(const uint8_t* images, const int64_t* labels, int64_t count, const float* pixel_values,
                          const S* weights, int classes, int64_t* right, double* loss) {
         Workspace ws(classes, FORWARD_BATCH, false);
