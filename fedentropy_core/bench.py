@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedentropy_core import bench_against
 from fedentropy_core.config import RunConfig
 from fedentropy_core.engines import make_engine, native
 from fedentropy_core.files import atomic_write
@@ -208,24 +209,28 @@ def _seconds(action: Callable[[], object]) -> float:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engines", nargs="+", metavar="ENGINE", help="default: reference, and native where built")
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds of each, after one to warm up")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help="default: all")
+    parser.add_argument("--rounds", type=int, help="timed rounds of each, after warming up (default: 7; against: 20)")
     parser.add_argument("--threads", type=int, help="default: all usable cores")
     parser.add_argument("--device", help="torch device of the engines that can use another than the CPU")
     parser.add_argument("--no-growth", action="store_true", help="leave out how the cost grows")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write all timings as JSON")
+    parser.add_argument("--against", metavar="COMMIT", help="instead, the native engine beside that of another commit")
 
 
 def main(options: argparse.Namespace) -> None:
     """Times, prints tables and, only if asked, writes the timings."""
-    if options.rounds < 1:
+    if options.rounds is not None and options.rounds < 1:
         raise ValueError(f"rounds must be at least 1; got {options.rounds}")
+    if options.against:
+        return bench_against.main(options)
+    rounds = options.rounds or 7
     threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), native.available()
     engines = tuple(options.engines or (("reference", "native") if has_native else ("reference",)))
-    timings, peak = bench(engines, options.methods, options.rounds, options.device, threads, dataset=dataset)
+    timings, peak = bench(engines, options.methods or METHODS, rounds, options.device, threads, dataset=dataset)
     print(f"one round of {_describe(Setting())}, {threads} threads; GEMM peak {peak:.0f} GFLOP/s")
     print(_comparison(timings, peak))
-    growing = growth(max(1, options.rounds // 2), threads, dataset) if has_native and not options.no_growth else {}
+    growing = growth(max(1, rounds // 2), threads, dataset) if has_native and not options.no_growth else {}
     for axis, series in growing.items():
         print(f"\nnative, FedAvg, growing {axis}")
         print(_growth_table(series, peak))
