@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from fedentropy_core.engines.base import usable_cores
-from fedentropy_core.paths import project_root
+from fedentropy_core.files import project_root
+from fedentropy_core.machine import usable_cores
 
 METHODS = ("fedavg", "fedprox", "scaffold", "moon")
 SETTING = {"dataset": "cifar10", "case": 1, "seed": 0, "augment": "none"}
@@ -28,8 +28,7 @@ WARM_UP = 8  # rounds; by then most of Moon's devices have a previous model
 # Only names that every version has. Of a round it tells its seconds, its processor seconds and the new weights' hash.
 PLAYER = """
 import json, sys, time
-from fedentropy_core.config import RunConfig
-from fedentropy_core.datasets import load_dataset
+from fedentropy_core import RunConfig, load_dataset
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.federation import Federation
 

@@ -11,8 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedentropy_core import bench, bench_against
 from fedentropy_core.cli import main
 from fedentropy_core.engines import native
+from fedentropy_core.files import project_root
 from fedentropy_core.model import CNN
-from fedentropy_core.paths import project_root
 
 
 def test_operations_are_those_pytorch_counts():
