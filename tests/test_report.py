@@ -5,6 +5,7 @@ import pytest
 from conftest import write_record
 
 from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.reported import reported
 from fedentropy_core.report.records import Records
 from fedentropy_core.report.tables import write_table
 from fedentropy_core.runs.listing import Ignored, load_records
@@ -175,7 +176,7 @@ def test_missing_runs_come_with_their_command(tmp_path):
 
 
 def test_every_number_of_the_paper_is_found():
-    frame = report.reported()
+    frame = reported()
     assert frame[["dataset", "method", "mean", "std"]].notna().all().all()
     assert report.papers_number("table1", "cifar100", 2, "moon") == (27.11, 0.58)
     assert report.papers_number("table2", "cifar10", 1, "moon") == (853.67, 67.83)
