@@ -145,7 +145,17 @@ def test_a_native_call_that_is_told_to_stop_leaves_its_results_alone(told, datas
     engine, weights = NativeEngine(dataset, threads=1), initial_weights(10, np.random.default_rng(0))
     trained, soft_label = np.full(parameter_count(10), np.nan, np.float32), np.full(10, np.nan, np.float32)
     rule, device = LocalRule(0.01, 0.5, 10), random_device(np.arange(30), epochs=2)
-    job = engine._job(rule, weights, device, "device", trained, soft_label, np.full(1, told, np.int32))
+    job = engine._job(
+        rule,
+        weights,
+        device,
+        "device",
+        trained=trained,
+        soft_label=soft_label,
+        loss=np.zeros(1),
+        first_loss=None,
+        stop=np.full(1, told, np.int32),
+    )
     assert engine.library.train(job.struct) == 0
     for result in (trained, soft_label):
         assert np.isnan(result).all() if told else np.isfinite(result).all()

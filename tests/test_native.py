@@ -87,6 +87,7 @@ def made_work(method: str, sizes: tuple[int, ...], batch: int, classes: int, mir
 
 
 def assert_same_bits(one, other) -> None:
+    assert one.losses.tobytes() == other.losses.tobytes()
     assert one.weights.tobytes() == other.weights.tobytes()
     assert one.soft_labels.tobytes() == other.soft_labels.tobytes()
     assert (one.steps == other.steps).all()
@@ -97,6 +98,7 @@ def assert_agrees_with_pytorch(work: Work, dataset, tolerance: float = 1e-9) -> 
     theirs = ReferenceEngine(dataset, dtype=torch.float64).train(work)
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=0, atol=tolerance)
     np.testing.assert_allclose(ours.soft_labels, theirs.soft_labels, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=0, atol=10 * tolerance)
     assert (ours.steps == theirs.steps).all()
     assert ours.weights.dtype == ours.soft_labels.dtype == np.float64
 

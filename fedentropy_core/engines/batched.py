@@ -98,11 +98,18 @@ class BatchedEngine:
             training = self._plan([_visits(device, self.train_count) for device in devices], width)
             own_images = self._plan([device.images[None] for device in devices], SOFT_LABEL_BATCH)
             weights = self._train(rule, terms, training, stop)
-            soft_labels = self._soft_labels(weights, own_images)
-            results = [tensor.cpu().numpy()[np.argsort(longest_first)] for tensor in (weights, soft_labels)]
+            soft_labels, losses = self._look(weights, own_images)
+            wanted = any(work.first_losses for work in works)
+            first = self._look(terms.start, own_images)[1] if wanted else torch.zeros_like(losses)
+            results = [
+                tensor.cpu().numpy()[np.argsort(longest_first)] for tensor in (weights, soft_labels, losses, first)
+            ]
         ends = np.cumsum([len(work.devices) for work in works])[:-1]
-        parts = (np.split(array, ends) for array in (*results, steps))
-        return [Cohort(*part) for part in zip(*parts, strict=True)]
+        parts = zip(*(np.split(array, ends) for array in (*results, steps)), strict=True)
+        return [
+            Cohort(trained, soft_labels, steps, losses, first if work.first_losses else None)
+            for work, (trained, soft_labels, losses, first, steps) in zip(works, parts, strict=True)
+        ]
 
     @torch.no_grad()
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
@@ -153,15 +160,18 @@ class BatchedEngine:
         return gradient
 
     @torch.no_grad()
-    def _soft_labels(self, weights: torch.Tensor, plan: Plan) -> torch.Tensor:
-        """p_k = (1/l_k)·Σ softmax(model_k(x)) over each device's own images, [K, C]."""
+    def _look(self, weights: torch.Tensor, plan: Plan) -> tuple[torch.Tensor, torch.Tensor]:
+        """Over each device's own images: p_k = (1/l_k)·Σ softmax(model_k(x)), [K, C], and mean cross-entropy, [K]."""
         shares = plan.real / plan.real.sum((0, 2), keepdim=True)
         soft_labels = weights.new_zeros(len(weights), self.layers[-1].size)
+        losses = torch.zeros(len(weights), dtype=torch.float64, device=self.device)
         for step, active in enumerate(plan.active):
-            model = self._views(weights[:active])
-            logits = affine(model[-1], features(model, self._patches(self.images[plan.visits[step, :active]])))
+            model, visits = self._views(weights[:active]), plan.visits[step, :active]
+            logits = affine(model[-1], features(model, self._patches(self.images[visits])))
             soft_labels[:active] += (logits.softmax(1) * shares[step, :active, None]).sum(2)
-        return soft_labels
+            each = F.cross_entropy(logits, self.labels[visits], reduction="none")
+            losses[:active] += (each * shares[step, :active]).double().sum(1)
+        return soft_labels, losses
 
     def _plan(self, visits: list[np.ndarray], width: int) -> Plan:
         """Batches of `width` places from each device's visits [E, n]."""

@@ -302,6 +302,8 @@ struct Training {
     const S* previous;          // or null
     S* trained;                 // out: the local model
     S* soft_label;              // out: [classes]
+    double* loss;               // out: mean cross-entropy of the local model over the device's images
+    double* first_loss;         // out, or null: of the global model
     const int32_t* stop;        // once it is not 0 the call returns at the next batch, what it gives is of no use
     int64_t n, epochs, batch_size, classes, correction_in_momentum;
     double lr, momentum, prox_mu, moon_mu, moon_tau;
@@ -1395,19 +1397,34 @@ struct Cnn {
 
     // ------------------------------------------------------------------------------------------------ the two calls
 
-    /// The mean softmax output over the device's images, not mirrored; summed in double, in the images' order.
-    static void soft_label(const Album& album, const S* weights) {
+    /// A model's mean cross-entropy over the device's images, not mirrored, and unless null its mean softmax output;
+    /// summed in double, in the images' order.
+    static void look(const Album& album, const S* weights, double* loss, S* soft_label) {
         const Training<S>& job = album.job;
         Workspace ws(int(job.classes), FORWARD_BATCH, false);
         Array<double> sums(job.classes);
+        Array<S> largest(FORWARD_BATCH), total(FORWARD_BATCH);
+        double losses = 0;
         pack_kernels(weights, ws);
-        for_each_batch(album, false, ws, [&](const Batch& batch, int64_t) {
+        for_each_batch(album, false, ws, [&](const Batch& batch, int64_t first) {
             forward(weights, ws, batch);
-            softmax(ws, batch, ws.d_logits);
+            softmax(ws, batch, ws.d_logits, largest, total);
             for (int c = 0; c < ws.classes; c++)
                 for (int n = 0; n < batch.samples; n++) sums[c] += double(ws.d_logits[c * batch.padded + n]);
+            for (int n = 0; n < batch.samples; n++)
+                losses += cross_entropy(ws, batch, n, job.labels[job.positions[first + n]], largest, total);
         });
-        for (int c = 0; c < ws.classes; c++) job.soft_label[c] = S(sums[c] / double(job.n));
+        *loss = losses / double(job.n);
+        if (soft_label)
+            for (int c = 0; c < ws.classes; c++) soft_label[c] = S(sums[c] / double(job.n));
+    }
+
+    /// Of one image, from what softmax gave: ln Σ exp(logit − largest) + largest − its label's logit. A vector at a
+    /// time, as it is done on every machine alike; `total` becomes its logarithm with a vector's first image.
+    static double cross_entropy(const Workspace& ws, const Batch& batch, int n, int64_t label, const S* largest,
+                                S* total) {
+        if (n % WIDTH == 0) store(total + n, log(load(total + n)));
+        return double(total[n]) + (double(largest[n]) - double(ws.logits[label * batch.padded + n]));
     }
 
     /// A device's local training and soft label.
@@ -1415,6 +1432,7 @@ struct Cnn {
         const int capacity = int(job.batch_size < job.n ? job.batch_size : job.n);
         Workspace ws(int(job.classes), capacity, true);
         const Album album(job);
+        if (job.first_loss) look(album, job.weights, job.first_loss, nullptr);
         Contrast contrast(album, ws.full);
         const long count = ws.at.count;
         // Copies, since the steps run over whole vectors.
@@ -1439,7 +1457,7 @@ struct Cnn {
                 step(job, count, global, job.correction ? correction.data : nullptr, gradient, velocity, weights);
             }
         std::memcpy(job.trained, weights, count * sizeof(S));
-        soft_label(album, weights);
+        look(album, weights, job.loss, job.soft_label);
     }
 
     /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the
@@ -1459,7 +1477,6 @@ struct Cnn {
             }
             forward(weights, ws, batch);
             softmax(ws, batch, ws.d_logits, largest, total);
-            for (long n = 0; n < batch.padded; n += WIDTH) store(total + n, log(load(total + n)));
             for (int n = 0; n < batch.samples; n++) {
                 const S* logit = ws.logits + n;
                 int answer = 0;
@@ -1467,7 +1484,7 @@ struct Cnn {
                     if (logit[c * batch.padded] > logit[answer * batch.padded]) answer = c;
                 const int64_t label = labels[first + n];
                 right[label] += answer == label;
-                *loss += double(total[n]) + (double(largest[n]) - double(logit[label * batch.padded]));
+                *loss += cross_entropy(ws, batch, n, label, largest, total);
             }
         }
     }

@@ -124,7 +124,8 @@ class _Training(ctypes.Structure):
 
     _fields_ = (
         [(name, ctypes.c_void_p) for name in ("images", "labels", "pixel_values", "positions", "order", "mirror")]
-        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label", "stop")]
+        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label")]
+        + [(name, ctypes.c_void_p) for name in ("loss", "first_loss", "stop")]
         + [(name, ctypes.c_int64) for name in ("n", "epochs", "batch_size", "classes", "correction_in_momentum")]
         + [(name, ctypes.c_double) for name in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")]
     )
@@ -194,12 +195,23 @@ class NativeEngine:
         count = len(work.devices)
         trained = np.empty((count, self.parameters), self.dtype)
         soft_labels = np.empty((count, self.classes), self.dtype)
+        losses, first = np.empty(count), np.empty(count) if work.first_losses else None
         jobs = [
-            self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k], stop)
+            self._job(
+                work.rule,
+                weights,
+                device,
+                f"devices[{k}]",
+                trained=trained[k],
+                soft_label=soft_labels[k],
+                loss=losses[k:],
+                first_loss=None if first is None else first[k:],
+                stop=stop,
+            )
             for k, device in enumerate(work.devices)
         ]
         steps = [job.struct.epochs * -(-job.struct.n // job.struct.batch_size) for job in jobs]
-        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64)), jobs
+        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64), losses, first), jobs
 
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """How many images of each class are right, and mean cross-entropy, of uint8 images [n, 3, 32, 32]."""
@@ -231,9 +243,7 @@ class NativeEngine:
         weights: np.ndarray,
         device: DeviceWork,
         name: str,
-        trained: np.ndarray,
-        soft_label: np.ndarray,
-        stop: np.ndarray,
+        **outputs: np.ndarray | None,
     ) -> "_Job":
         positions = _checked(device.images, np.int64, (None,), f"{name}.images")
         order = _checked(device.order, np.int64, (None, len(positions)), f"{name}.order")
@@ -258,9 +268,7 @@ class NativeEngine:
             "order": order,
             "mirror": mirror,
             "weights": weights,
-            "trained": trained,
-            "soft_label": soft_label,
-            "stop": stop,
+            **outputs,
             **extras,
         }
         struct = _Training(
