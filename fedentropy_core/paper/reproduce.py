@@ -7,12 +7,12 @@ from pathlib import Path
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
-from fedentropy_core.files import atomic_write, project_root, results_root
+from fedentropy_core.files import project_root, results_root
 from fedentropy_core.paper.notebooks import execute, notebook_paths
 from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_records
 from fedentropy_core.paper.tables import accuracy_table, gains_shown, gains_table, side_by_side
 from fedentropy_core.report.records import Records
-from fedentropy_core.report.tables import markdown
+from fedentropy_core.report.tables import markdown, put_between
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.record import RecordError, record_paths
 from fedentropy_core.runs.study import Study, estimate, overview
@@ -118,12 +118,7 @@ def readme_tables() -> str:
 
 def write_readme_tables(path: Path) -> None:
     """Puts the tables between the README's markers."""
-    before, start, rest = path.read_text().partition(README_START)
-    _, end, after = rest.partition(README_END)
-    if not (start and end):
-        raise ValueError(f"{path} has lost its markers {README_START} and {README_END}")
-    with atomic_write(path) as file:
-        file.write(f"{before}{start}\n{readme_tables()}{end}{after}".encode())
+    put_between(path, README_START, README_END, readme_tables())
 
 
 def _execute_on(folder: Path, study: str, **parameters: object) -> None:

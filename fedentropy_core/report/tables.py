@@ -23,3 +23,13 @@ def markdown(table: pd.DataFrame) -> str:
     """A GitHub table."""
     rows = [list(map(str, table.columns)), ["---"] * len(table.columns), *table.astype(str).values.tolist()]
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+
+def put_between(path: Path, start: str, end: str, text: str) -> None:
+    """Puts a text between two markers of a file, in place of what is there."""
+    before, found, rest = path.read_text().partition(start)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"{path} has lost its markers {start} and {end}")
+    with atomic_write(path) as file:
+        file.write(f"{before}{start}\n{text}{end}{after}".encode())
