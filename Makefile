@@ -24,10 +24,11 @@ SHOW    ?=
 RAY     ?=
 STACK   ?=
 STUDY   ?= paper
+JOBS    ?=
 COMMA   := ,
 
-# On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
-ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
+# On what to train: JOBS runs side by side; RAY=auto or an address is a cluster, STACK=1 stacks seeds on a GPU.
+ON = $(if $(JOBS),--jobs $(JOBS)) $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
 
 # STUDY is paper, mirrored or diagnosis; DATASETS, METHODS, CASES and SEEDS choose a part of it, such as
 # DATASETS="cifar10 cifar100" SEEDS=0.

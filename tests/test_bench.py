@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedentropy_core.bench import command, peaks, rounds
+from fedentropy_core.bench.page import PAGE, times, write_times
 from fedentropy_core.bench.peaks import Peaks
-from fedentropy_core.bench.readme import END, START, times, write_times
 from fedentropy_core.bench.rounds import Setting
 from fedentropy_core.cli import main
 from fedentropy_core.engines import native
@@ -60,7 +60,7 @@ def test_timings_are_written_only_when_asked(tmp_path, monkeypatch, capsys, quic
     monkeypatch.setattr(command, "Setting", lambda: small)
     monkeypatch.setattr(rounds, "Setting", lambda: small)
     renewed = []
-    monkeypatch.setattr(command, "write_times", renewed.append)
+    monkeypatch.setattr(command, "write_times", lambda: renewed.append(True))
     order = ["bench", "--engines", "reference", "--methods", "fedavg", "--rounds", "1", "--no-growth"]
     main(order)
     assert list(tmp_path.iterdir()) == renewed == []
@@ -69,7 +69,7 @@ def test_timings_are_written_only_when_asked(tmp_path, monkeypatch, capsys, quic
     report = json.loads((tmp_path / "bench.json").read_text())
     assert report["engines"][0]["engine"] == "reference"
     assert report["machine"] | {"fma_gflops": 300.0, "gemm_gflops": 100.0, "instructions": "AVX2"} == report["machine"]
-    assert renewed == [project_root() / "README.md"]
+    assert renewed == [True]
 
 
 def test_peaks():
@@ -90,13 +90,13 @@ def test_without_a_compiler_there_is_no_fma_peak(monkeypatch):
     peaks._library.cache_clear()
 
 
-def test_the_readmes_seconds_are_those_of_the_files(tmp_path):
-    text = (project_root() / "README.md").read_text()
-    assert f"{START}\n{times()}{END}" in text, "`make bench WRITE=…` renews the README's seconds"
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before {START} old {END} after\n")
-    write_times(readme)
-    assert readme.read_text() == f"before {START}\n{times()}{END} after\n"
+def test_the_pages_seconds_are_those_of_the_files(tmp_path):
+    text = (project_root() / PAGE).read_text()
+    (tmp_path / PAGE).parent.mkdir()
+    (tmp_path / PAGE).write_text(text.replace("AMD", "another"))
+    write_times(tmp_path)
+    assert (tmp_path / PAGE).read_text() == text, "`make bench WRITE=results/bench.json` renews the page"
+    assert times() in text
 
 
 def test_seconds_of_a_file(tmp_path):

@@ -22,6 +22,7 @@ def entry(seconds=(1.0, 2.0, 3.0), threads=2, runs=None, fma=200.0, **setting):
         "threads": threads,
         "runs": runs,
         "seconds": list(seconds),
+        "cpu_seconds": [2.0 * second for second in seconds],
         "peaks": peaks,
         "memory_before_mb": 400,
         "peak_memory_mb": 500,
@@ -40,7 +41,7 @@ def report(**fields):
 
 def test_every_axis_starts_at_the_papers_setting_or_includes_it():
     axes = scale.probes(7, cores=6)
-    assert [probe.setting.devices for probe in axes["cohort"]] == [10, 30, 100, 300, 1000]
+    assert [probe.setting.devices for probe in axes["cohort"]] == [10, 30, 100, 1000]
     assert [probe.setting.batch_size for probe in axes["batch"]] == [10, 50, 200]
     assert [probe.threads for probe in axes["threads"]] == [1, 2, 4, 6]
     assert [probe.runs for probe in axes["runs"]] == [1, 2, 3, 4]
@@ -54,12 +55,16 @@ def test_a_line_is_found():
 
 
 def test_it_says_whether_time_is_linear_and_where_not():
-    assert scale.linearity(report()).startswith("linear in the cohort: ")
+    assert [said.split(":")[0] for said in scale.linearity(report()).splitlines()] == [
+        "seconds linear in the cohort",
+        "cpu_seconds linear in the cohort",
+    ]
     bent = report()
     bent["axes"]["cohort"][2]["seconds"] = [200.0]
-    said = scale.linearity(bent)
-    assert said.startswith("not linear in the cohort everywhere")
-    assert "at 1,000" in said
+    wall, cpu = scale.linearity(bent).splitlines()
+    assert wall.startswith("seconds not linear in the cohort everywhere")
+    assert "at 1,000" in wall
+    assert cpu.startswith("cpu_seconds linear")
 
 
 def test_shares_of_both_peaks():
@@ -102,7 +107,7 @@ def test_measured_is_what_is_written(tmp_path, monkeypatch, capsys):
 def test_a_setting_is_measured(runs, dataset, monkeypatch):
     monkeypatch.setattr("fedentropy_core.bench.rounds.TRAIN_IMAGES", 300)
     found = measured(Probe(SMALL, threads=2, runs=runs, rounds=1), dataset)
-    assert len(found["seconds"]) == 1
+    assert len(found["seconds"]) == len(found["cpu_seconds"]) == 1
     assert found["peak_memory_mb"] >= found["memory_before_mb"] > 0
 
 

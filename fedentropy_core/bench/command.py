@@ -8,9 +8,8 @@ from pathlib import Path
 
 from fedentropy_core.bench import scale, schedule
 from fedentropy_core.bench.files import about, peak_memory, peaks_record, write
+from fedentropy_core.bench.page import write_times
 from fedentropy_core.bench.peaks import Peaks
-from fedentropy_core.bench.peers import compare
-from fedentropy_core.bench.readme import write_times
 from fedentropy_core.bench.rounds import Setting, Timing, bench, growth, synthetic_dataset
 from fedentropy_core.bench.tables import comparison, growth_table
 from fedentropy_core.engines import native
@@ -43,6 +42,8 @@ def main(options: argparse.Namespace) -> None:
         print(scale.table(report))
         _draw(report)
     elif options.peers:
+        from fedentropy_core.bench.peers import compare  # with psutil, which is for this only
+
         print(compare.table(_report(options, compare.FILE, compare.measured)))
     elif options.schedule:
         print(schedule.table(_report(options, schedule.FILE, schedule.measured)))
@@ -85,7 +86,7 @@ def _engines(options: argparse.Namespace) -> None:
         report["engines"] = [_record(timing, peaks) for timing in timings]
         report["growth"] = {axis: [_record(timing, peaks) for timing in series] for axis, series in growing.items()}
         write(options.write, report | {"peak_memory_mb": round(peak_memory())})
-        write_times(project_root() / "README.md")
+        write_times()
 
 
 def _record(timing: Timing, peaks: Peaks) -> dict:

@@ -6,6 +6,7 @@ python -m fedentropy_core.bench.probe '{"setting": {…}, "threads": 2, "runs": 
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -40,27 +41,29 @@ class Probe:
 
 
 def measured(probe: Probe, dataset: Dataset) -> dict:
-    """Seconds a round, the peaks in turns with them, and the memory that this process held at most for the rounds."""
+    """Seconds and CPU seconds a round, the peaks in turns with them, and the most memory held for the rounds."""
     engine = make_engine("native", dataset, probe.threads)
     work = round_work("fedavg", probe.setting)
     ready = peak_memory()
-    turn = _turn(probe, engine, work, dataset)
+    turn, played = _turn(probe, engine, work, dataset), probe.runs * ROUNDS_TOGETHER if probe.runs else 1
     turn()
     memory = peak_memory()
-    seconds, peaks = [], []
+    seconds, cpu_seconds, peaks = [], [], []
     for _ in range(probe.rounds):
-        seconds.append(turn())
+        before = time.process_time()
+        seconds.append(turn() / played)
+        cpu_seconds.append((time.process_time() - before) / played)
         peaks.append(measure_peaks(probe.threads))
     held = {"memory_before_mb": round(ready), "peak_memory_mb": round(memory)}
-    return {"seconds": seconds, "peaks": peaks_record(median_peaks(peaks)), **held}
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peaks": peaks_record(median_peaks(peaks)), **held}
 
 
 def _turn(probe: Probe, engine: Engine, work: Work, dataset: Dataset) -> Callable[[], float]:
-    """Something to be timed; it returns the seconds that a round took."""
+    """Plays one round, or those of the runs side by side; the seconds it took."""
     if probe.runs is None:
         return lambda: sum(round_seconds(engine, work, dataset, probe.setting))
     together = partial(_side_by_side, probe.runs, partial(_play, engine, work, dataset, probe.setting))
-    return lambda: timed(together)[0] / (probe.runs * ROUNDS_TOGETHER)
+    return lambda: timed(together)[0]
 
 
 def _side_by_side(runs: int, play: Callable[[], None]) -> None:

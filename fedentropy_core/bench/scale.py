@@ -14,7 +14,7 @@ from fedentropy_core.machine import usable_cores
 from fedentropy_core.runs.train import side_by_side
 
 FILE = Path("results/scale.json")
-COHORTS, BATCHES = (10, 30, 100, 300, 1_000), (10, 50, 200)
+COHORTS, BATCHES = (10, 30, 100, 1_000), (10, 50, 200)
 LINEAR = 0.05  # of a line's time a cohort may be off it
 
 
@@ -64,14 +64,17 @@ def line(cohorts: Sequence[int], seconds: Sequence[float]) -> tuple[float, float
 
 
 def linearity(report: dict) -> str:
-    """Whether time is linear in the cohort, and where not."""
-    series = report["axes"]["cohort"]
+    """Whether time and CPU time are linear in the cohort, and where not; other work lengthens the former only."""
+    return "\n".join(f"{name} {_linear(report['axes']['cohort'], name)}" for name in ("seconds", "cpu_seconds"))
+
+
+def _linear(series: Sequence[dict], name: str) -> str:
     cohorts = [value("cohort", entry) for entry in series]
-    start, slope, off = line(cohorts, [statistics.median(entry["seconds"]) for entry in series])
+    start, slope, off = line(cohorts, [statistics.median(entry[name]) for entry in series])
     fit = f"{1e3 * start:.0f} ms + {1e3 * slope:.1f} ms a device"
     bent = [f"{d:+.0%} at {n:,}" for n, d in zip(cohorts, off, strict=True) if abs(d) > LINEAR]
     if not bent:
-        return f"linear in the cohort: {fit}, all times within {max(map(abs, off)):.1%}"
+        return f"linear in the cohort: {fit}, all within {max(map(abs, off)):.1%}"
     return f"not linear in the cohort everywhere: {fit}, but {', '.join(bent)} devices"
 
 
@@ -80,15 +83,15 @@ def table(report: dict) -> str:
     first = next(iter(report["axes"].values()))[0]
     instructions = first["peaks"]["instructions"] or "no compiler"
     lines = [f"the native engine's FedAvg round; {report['machine']['processor']}, {instructions}"]
+    head = f"{'s/round':>10}{'spread':>17}{'CPU s':>8}{'of FMA':>8}{'of sgemm':>10}{'peak MB':>9}{'before':>8}"
     for axis, series in report["axes"].items():
-        lines.append(
-            f"\n{axis:>8}{'s/round':>10}{'spread':>17}{'of FMA':>8}{'of sgemm':>10}{'peak MB':>9}{'before':>8}"
-        )
+        lines.append(f"\n{axis:>8}{head}")
         for entry in series:
             seconds, (fma, gemm) = entry["seconds"], shares(entry)
+            cpu = statistics.median(entry["cpu_seconds"])
             spread = f"{min(seconds):.3f}–{max(seconds):.3f}"
             lines.append(
-                f"{value(axis, entry):8,}{statistics.median(seconds):10.3f}{spread:>17}"
+                f"{value(axis, entry):8,}{statistics.median(seconds):10.3f}{spread:>17}{cpu:8.3f}"
                 f"{'–' if fma is None else f'{fma:.0%}':>8}{gemm:10.0%}"
                 f"{entry['peak_memory_mb']:9,}{entry['memory_before_mb']:8,}"
             )

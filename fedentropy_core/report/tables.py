@@ -1,5 +1,6 @@
 """Tables as files: long form as CSV, what is shown as Markdown."""
 
+import html
 from pathlib import Path
 
 import pandas as pd
@@ -19,17 +20,31 @@ def write_table(name: str, long: pd.DataFrame, shown: pd.DataFrame, folder: Path
             file.write(text.encode())
 
 
+class Shown:
+    """A table as a reader wants it: no index, text to the left, long cells wrapped."""
+
+    def __init__(self, table: pd.DataFrame):
+        self.table = table
+
+    def _repr_html_(self) -> str:
+        numbers = {name for name in self.table if pd.api.types.is_numeric_dtype(self.table[name])}
+        head = "".join(_cell("th", name, name in numbers) for name in self.table)
+        body = "".join(
+            f"<tr>{''.join(_cell('td', value, name in numbers) for name, value in row.items())}</tr>"
+            for row in self.table.to_dict("records")
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return markdown(self.table)
+
+
+def _cell(kind: str, value: object, number: bool) -> str:
+    align = "right" if number else "left"
+    return f'<{kind} style="text-align: {align}; white-space: normal">{html.escape(str(value))}</{kind}>'
+
+
 def markdown(table: pd.DataFrame) -> str:
     """A GitHub table."""
     rows = [list(map(str, table.columns)), ["---"] * len(table.columns), *table.astype(str).values.tolist()]
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
-
-
-def put_between(path: Path, start: str, end: str, text: str) -> None:
-    """Puts a text between two markers of a file, in place of what is there."""
-    before, found, rest = path.read_text().partition(start)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"{path} has lost its markers {start} and {end}")
-    with atomic_write(path) as file:
-        file.write(f"{before}{start}\n{text}{end}{after}".encode())

@@ -11,7 +11,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from fedentropy_core.bench.files import about
+from fedentropy_core.bench.peers import tree
 from fedentropy_core.bench.rounds import Setting
 from fedentropy_core.config import RunConfig
 from fedentropy_core.files import project_root
@@ -65,23 +68,17 @@ class Running:
     """A peer at work, as seen from here; what its script says to us is JSON, all other output goes to the log."""
 
     def __init__(self, peer: Peer, process: subprocess.Popen, log: Path):
-        import psutil  # a tool of this comparison alone
-
         self.peer, self.process, self.log, self.tree = peer, process, log, psutil.Process(process.pid)
         self._answer("ready")
 
     def play(self) -> tuple[float, float]:
         """Seconds and CPU seconds of a round."""
-        from fedentropy_core.bench.peers import tree
-
         before = tree.cpu_seconds(self.tree)
         seconds = self._round()
         return seconds, tree.cpu_seconds(self.tree) - before
 
     def peak_memory(self) -> float:
         """MB held at most during a round, which looking at it slows."""
-        from fedentropy_core.bench.peers import tree
-
         with tree.peak_memory(self.tree) as peak:
             self._round()
         return peak[0]
@@ -101,8 +98,6 @@ class Running:
 @contextmanager
 def started(peer: Peer, setting: Setting, rounds: int, threads: int, folder: Path) -> Iterator[Running]:
     """The peer, ready to play; its processes are ended with the context."""
-    from fedentropy_core.bench.peers import tree
-
     paper = RunConfig()
     names = {"rounds": rounds, "threads": threads, "engine": peer.engine, "lr": paper.lr, "momentum": paper.momentum}
     place = folder / (peer.engine or peer.script)
@@ -113,13 +108,9 @@ def started(peer: Peer, setting: Setting, rounds: int, threads: int, folder: Pat
     with log.open("w") as errors:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
         process = subprocess.Popen(peer.command(job, threads), env=environment, cwd=folder, **pipes)
-    running = None
     try:
-        running = Running(peer, process, log)
-        yield running
+        yield Running(peer, process, log)
     finally:
-        import psutil
-
         if process.poll() is None:
             tree.end(psutil.Process(process.pid))
         for pipe in (process.stdin, process.stdout):

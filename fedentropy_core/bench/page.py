@@ -1,15 +1,16 @@
-"""The README's table of seconds, from results/bench*.json."""
+"""The seconds in docs/running.md, made from results/bench*.json."""
 
 import json
 from pathlib import Path
 
 import pandas as pd
 
-from fedentropy_core.files import project_root
+from fedentropy_core.files import atomic_write, project_root
+from fedentropy_core.paper.pages import filled
 from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.tables import MISSING, markdown, put_between
+from fedentropy_core.report.tables import MISSING, markdown
 
-START, END = "<!-- times: start -->", "<!-- times: end -->"
+PAGE = Path("docs/running.md")
 
 
 def times(folder: Path | None = None) -> str:
@@ -21,9 +22,12 @@ def times(folder: Path | None = None) -> str:
     return markdown(pd.DataFrame(rows).fillna(MISSING)) + "".join(f"\n{rate}" for rate in rates) + "\n"
 
 
-def write_times(path: Path) -> None:
-    """Puts them between the README's markers."""
-    put_between(path, START, END, times())
+def write_times(root: Path | None = None) -> None:
+    """Puts them between the page's markers."""
+    path = (root or project_root()) / PAGE
+    text = filled(path.read_text(), {"times": times}, str(PAGE))
+    with atomic_write(path) as file:
+        file.write(text.encode())
 
 
 def _rows(name: str, report: dict) -> list[dict[str, str]]:
