@@ -76,7 +76,7 @@ def test_table(tmp_path, capsys):
         {"title": title, "leaves_out": "much", "seconds": [seconds], "cpu_seconds": [1.0], "peak_memory_mb": 1234.0}
         for title, seconds in (("ours", 2.0), ("theirs", 5.0))
     ]
-    machine = {"processor": "Abacus", "cores": 2}
+    machine = {"processor": "Abacus", "cores": 2, "load_before": 0.5}
     report = {"machine": machine, "threads": 2, "setting": vars(SMALL), "peers": peers}
     *_, ours, theirs = table(report).splitlines()
     assert ours.split() == ["ours", "2.00", "2.00–2.00", "1.0×", "1.00", "1,234", "much"]

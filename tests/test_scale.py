@@ -36,7 +36,7 @@ def report(**fields):
         "threads": [entry(threads=threads, **fields) for threads in (1, 2)],
         "runs": [entry(runs=runs, **fields) for runs in (1, 2)],
     }
-    return {"machine": {"processor": "Abacus", "cores": 2}, "axes": axes}
+    return {"machine": {"processor": "Abacus", "cores": 2, "load_before": 0.5}, "axes": axes}
 
 
 def test_every_axis_starts_at_the_papers_setting_or_includes_it():
@@ -82,6 +82,11 @@ def test_table_and_figure_are_made_from_the_file(fma, tmp_path, monkeypatch, cap
     shown = capsys.readouterr().out
     assert all(word in shown for word in (*scale.probes(1, 1), "linear in the cohort"))
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"scale.png", "scale.pdf"}
+
+
+def test_the_engines_have_nothing_to_show():
+    with pytest.raises(SystemExit, match="--show is for"):
+        main(["bench", "--show"])
 
 
 def test_the_figure_says_what_its_axes_are():

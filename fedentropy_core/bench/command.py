@@ -37,6 +37,8 @@ def main(options: argparse.Namespace) -> None:
     """Times and prints tables. The engines' timings are written only if asked."""
     if options.rounds < 1:
         raise ValueError(f"rounds must be at least 1; got {options.rounds}")
+    if options.show and not (options.scale or options.peers or options.schedule):
+        raise ValueError("--show is for --scale, --peers and --schedule")
     if options.scale:
         report = _report(options, scale.FILE, scale.measured)
         print(scale.table(report))

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from fedentropy_core.bench.files import peak_memory, peaks_record
@@ -46,15 +46,15 @@ def measured(probe: Probe, dataset: Dataset) -> dict:
     work = round_work("fedavg", probe.setting)
     ready = peak_memory()
     turn, played = _turn(probe, engine, work, dataset), probe.runs * ROUNDS_TOGETHER if probe.runs else 1
-    turn()
-    memory = peak_memory()
-    seconds, cpu_seconds, peaks = [], [], []
+    engine.train(replace(work, devices=work.devices[: probe.threads]))  # to warm up
+    seconds, cpu_seconds, peaks, memory = [], [], [], []
     for _ in range(probe.rounds):
         before = time.process_time()
         seconds.append(turn() / played)
         cpu_seconds.append((time.process_time() - before) / played)
+        memory.append(peak_memory())
         peaks.append(measure_peaks(probe.threads))
-    held = {"memory_before_mb": round(ready), "peak_memory_mb": round(memory)}
+    held = {"memory_before_mb": round(ready), "peak_memory_mb": round(memory[0])}  # without that of measuring peaks
     return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peaks": peaks_record(median_peaks(peaks)), **held}
 
 

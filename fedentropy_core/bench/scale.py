@@ -22,7 +22,7 @@ def probes(rounds: int, cores: int) -> dict[str, list[Probe]]:
     """For each axis its settings; rounds of large cohorts are fewer."""
     threads = sorted({*(2**power for power in range(cores.bit_length())), cores})
     return {
-        "cohort": [Probe(Setting(devices=count), cores, None, max(2, rounds * 10 // count)) for count in COHORTS],
+        "cohort": [Probe(Setting(devices=count), cores, None, max(1, rounds * 10 // count)) for count in COHORTS],
         "batch": [Probe(Setting(batch_size=size), cores, None, rounds) for size in BATCHES],
         "threads": [Probe(Setting(), count, None, rounds) for count in threads],
         "runs": [Probe(Setting(), cores, count, rounds) for count in range(1, side_by_side(cores) + 2)],
@@ -82,7 +82,10 @@ def table(report: dict) -> str:
     """A block an axis, a row a setting."""
     first = next(iter(report["axes"].values()))[0]
     instructions = first["peaks"]["instructions"] or "no compiler"
-    lines = [f"the native engine's FedAvg round; {report['machine']['processor']}, {instructions}"]
+    load = report["machine"]["load_before"]
+    lines = [
+        f"the native engine's FedAvg round; {report['machine']['processor']}, {instructions}, load {load:g} before"
+    ]
     head = f"{'s/round':>10}{'spread':>17}{'CPU s':>8}{'of FMA':>8}{'of sgemm':>10}{'peak MB':>9}{'before':>8}"
     for axis, series in report["axes"].items():
         lines.append(f"\n{axis:>8}{head}")

@@ -11,7 +11,7 @@ from fedentropy_core.bench.scale import line, shares, value
 from fedentropy_core.report.figures import use_style
 
 AXES = {"cohort": "devices in the cohort", "batch": "batch size", "threads": "threads", "runs": "runs side by side"}
-BLUE, ORANGE = "#0072b2", "#d55e00"
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 
 
 def scale_figure(report: dict) -> Figure:
@@ -40,6 +40,8 @@ def _time(axes: Axes, axis: str, at: list[int], series: list[dict]) -> None:
     below = [m - min(s) for m, s in zip(medians, seconds, strict=True)]
     above = [max(s) - m for m, s in zip(medians, seconds, strict=True)]
     axes.errorbar(at, medians, (below, above), fmt="o" if axis == "cohort" else "o-", color=BLUE, capsize=2)
+    cpu = [statistics.median(entry["cpu_seconds"]) for entry in series]
+    axes.plot(at, cpu, "^:", color=GREEN)
     if axis == "cohort":
         start, slope, _ = line(at, medians)
         sizes = np.geomspace(at[0], at[-1])
@@ -47,7 +49,7 @@ def _time(axes: Axes, axis: str, at: list[int], series: list[dict]) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
     else:
-        axes.set_ylim(0, 1.15 * max(map(max, seconds)))
+        axes.set_ylim(0, 1.15 * max(map(max, [*seconds, cpu])))
 
 
 def _shares(axes: Axes, at: list[int], series: list[dict]) -> None:
@@ -70,9 +72,12 @@ def _ticks(axes: Axes, axis: str, at: list[int]) -> None:
 
 def _legend_below(figure: Figure, report: dict) -> None:
     handles = [
-        plt.Line2D([], [], color=BLUE, marker="o", label="of bare fused multiply-adds"),
-        plt.Line2D([], [], color=ORANGE, marker="s", linestyle="--", label="of PyTorch's matrix product"),
+        plt.Line2D([], [], color=BLUE, marker="o", label="time; share of bare fused multiply-adds; memory"),
+        plt.Line2D([], [], color=GREEN, marker="^", linestyle=":", label="CPU seconds of all threads"),
+        plt.Line2D([], [], color=ORANGE, marker="s", linestyle="--", label="share of PyTorch's matrix product"),
         plt.Line2D([], [], color="0.5", linewidth=1, label="line fitted to the cohorts' times"),
     ]
-    note = f"{report['machine']['processor']}, {report['machine']['cores']} cores; bars: fastest and slowest round"
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.005), ncols=3, frameon=False, title=note)
+    machine = report["machine"]
+    where = f"{machine['processor']}, {machine['cores']} cores, load {machine['load_before']:g} before"
+    note = f"{where}; bars: fastest and slowest round"
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.005), ncols=2, frameon=False, title=note)

@@ -156,5 +156,6 @@ def table(report: dict) -> str:
         )
     setting = Setting(**report["setting"])
     head = f"{'':24}{'s/round':>9}{'spread':>15}{'':8}{'CPU s/round':>13}{'peak MB':>9}  leaves out"
-    machine = f"{report['machine']['processor']}, {report['threads']} threads"
-    return "\n".join([f"one round of {setting.text()}; {machine}", head, *rows])
+    machine = report["machine"]
+    where = f"{machine['processor']}, {report['threads']} threads, load {machine['load_before']:g} before"
+    return "\n".join([f"one round of {setting.text()}; {where}", head, *rows])
