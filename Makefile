@@ -17,6 +17,7 @@ FRESH   ?=
 ENGINES ?=
 DEVICE  ?=
 WRITE   ?=
+AGAINST ?=
 SCALE   ?=
 PEERS   ?=
 SCHEDULE ?=
@@ -77,9 +78,9 @@ plan: $(READY) ## list the runs of STUDY=paper and which are recorded; DATASETS 
 train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs of STUDY=paper for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
-bench: $(READY) $(if $(PEERS),$(PEERED)) ## time the engines; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json; SCALE=1: as it grows; PEERS=1: other frameworks; SCHEDULE=1: more cores, computed; SHOW=1: as measured before
+bench: $(READY) $(if $(PEERS),$(PEERED)) ## time the engines; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json; AGAINST=commit; SCALE=1: as it grows; PEERS=1: other frameworks; SCHEDULE=1: more cores, computed; SHOW=1: as measured before
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
-	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(SCALE),--scale) \
+	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(AGAINST),--against $(AGAINST)) $(if $(SCALE),--scale) \
 	    $(if $(PEERS),--peers) $(if $(SCHEDULE),--schedule) $(if $(SHOW),--show) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 $(PEERED): fedentropy_core/bench/peers/requirements.txt

@@ -4,6 +4,9 @@ import argparse
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -20,13 +23,14 @@ from fedentropy_core.paper.notebooks import NotebookError
 from fedentropy_core.paper.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.paper.study import STUDIES, find_study
 from fedentropy_core.partition import CASES
-from fedentropy_core.runs.audit import named
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import RecordError, RunRecord, record_paths
+from fedentropy_core.runs.listing import Ignored, record_paths
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RecordError, RunRecord
 from fedentropy_core.runs.study import Run, Study, choose, estimate, overview
 from fedentropy_core.runs.train import Means, run, run_all
 
-_MARKS = {"recorded": "x", "begun": "~", "missing": "."}
+_MARKS = {"recorded": "x", "begun": "~", "missing": ".", "bad": "!"}
 _SETTINGS = {
     "seed": "initial weights, selection and batches follow from it",
     "partition_seed": "the partition follows from it; none: from the seed, a partition of its own for each",
@@ -51,7 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         stop_on_signals()
         options = _parser().parse_args(arguments)
-        options.act(options)
+        with _ignored_files_named():
+            options.act(options)
     except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
         sys.exit(f"error: {error}")
     except Stopped as stopped:
@@ -60,6 +65,24 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+@contextmanager
+def _ignored_files_named() -> Iterator[None]:
+    """A file that is left out of the records is named on stderr, once, in a line of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Ignored)
+        others, named_before = warnings.showwarning, set()
+
+        def show(message: Warning | str, category: type[Warning], *where: object) -> None:
+            if not issubclass(category, Ignored):
+                others(message, category, *where)
+            elif str(message) not in named_before:
+                named_before.add(str(message))
+                print(f"ignored: {message}", file=sys.stderr)
+
+        warnings.showwarning = show
+        yield
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,7 +180,9 @@ def _plan(options: argparse.Namespace) -> None:
     counts = runs["state"].value_counts()
     print("\na mark a seed: " + ", ".join(f"{mark} {state}" for state, mark in _MARKS.items()))
     print(f"{counts.get('recorded', 0)} of {len(runs)} runs recorded")
-    left = runs.loc[runs["state"] != "recorded", "rounds"].sum()
+    if "bad" in counts:
+        print(f"{counts['bad']} with a bad record (“ignored: …” says why): left alone until it is repaired or deleted")
+    left = runs["left"].sum()
     if left:
         print(f"the rest, {left:,} rounds: {estimate(left, runs['pace'])}")
 

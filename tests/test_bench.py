@@ -8,7 +8,7 @@ from conftest import random_dataset
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedentropy_core.bench import command, peaks, rounds
+from fedentropy_core.bench import against, command, peaks, rounds
 from fedentropy_core.bench.page import PAGE, times, write_times
 from fedentropy_core.bench.peaks import Peaks
 from fedentropy_core.bench.rounds import Setting
@@ -119,3 +119,22 @@ def test_seconds_of_a_file(tmp_path):
         "- `bench_1.json`: FedAvg by the native engine at 15 GFLOP/s; in the same run PyTorch's matrix product at 10 "
         "and bare fused multiply-adds at 30",
     ]
+
+
+@pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(not (project_root() / ".git").exists(), reason="no checkout")
+def test_this_version_beside_another_commit(monkeypatch, capsys):
+    """Here beside the last commit: the times are what they are, the bits are frozen."""
+    tiny = {"dataset": "synthetic", "case": "iid", "devices": 4, "fraction": 0.5, "epochs": 1, "augment": "none"}
+    monkeypatch.setattr(against, "SETTING", tiny)
+    monkeypatch.setattr(against, "WARM_UP", 1)
+    monkeypatch.setattr(against, "instruction_sets", lambda: ["native"])
+    main(["bench", "--against", "HEAD", "--methods", "fedavg", "moon", "--rounds", "2"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [("native", "fedavg", "same"), ("native", "moon", "same")]
+    assert all(float(row[2]) >= 0 and row[4].endswith("×") for row in rows)
+
+
+def test_a_commit_that_does_not_exist_is_refused():
+    with pytest.raises(SystemExit, match="no sources of 'no-such-commit'"):
+        main(["bench", "--against", "no-such-commit"])

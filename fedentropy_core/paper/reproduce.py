@@ -13,7 +13,8 @@ from fedentropy_core.paper.pages import write_pages
 from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
 from fedentropy_core.report.records import Records
 from fedentropy_core.runs import audit
-from fedentropy_core.runs.record import RecordError, record_paths
+from fedentropy_core.runs.listing import record_paths
+from fedentropy_core.runs.record import RecordError
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import run_all
 
@@ -53,7 +54,7 @@ def announce_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> Non
     """Before training anew: the data, how much is to be trained, and how long the shipped records say that takes."""
     _fetch()
     todo = overview(runs, folder)
-    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
+    rounds = todo["left"].sum()
     time = estimate(rounds, overview(study.runs, study=study)["pace"])
     print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {time}")
 
