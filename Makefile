@@ -6,6 +6,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 FLOWER := $(VENV)/.flower
+PEERED := .peers/.ready
 
 DATASET ?= cifar10
 FROM    ?=
@@ -17,6 +18,10 @@ ENGINES ?=
 DEVICE  ?=
 WRITE   ?=
 AGAINST ?=
+SCALE   ?=
+PEERS   ?=
+SCHEDULE ?=
+SHOW    ?=
 RAY     ?=
 STACK   ?=
 STUDY   ?= paper
@@ -73,9 +78,16 @@ plan: $(READY) ## list the runs of STUDY=paper and which are recorded; DATASETS 
 train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs of STUDY=paper for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
-bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json, or AGAINST=commit
+bench: $(READY) $(if $(PEERS),$(PEERED)) ## time the engines; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json; AGAINST=commit; SCALE=1: as it grows; PEERS=1: other frameworks; SCHEDULE=1: more cores, computed; SHOW=1: as measured before
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
-	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(AGAINST),--against $(AGAINST))
+	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(AGAINST),--against $(AGAINST)) $(if $(SCALE),--scale) \
+	    $(if $(PEERS),--peers) $(if $(SCHEDULE),--schedule) $(if $(SHOW),--show) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+$(PEERED): fedentropy_core/bench/peers/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 test: $(READY) lint ## lint, unit tests, every notebook against its stored outputs, the smoke run
 	$(RUN) -m pytest
@@ -99,5 +111,5 @@ lint: $(READY) ## ruff, and which room may import which
 	$(RUN) -m ruff format --check .
 	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
 
-clean: ## remove .venv and caches of tools; data and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove .venv, .peers and caches of tools; data and results stay
+	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
-from fedentropy_core import bench
+from fedentropy_core.bench import command as bench
 from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
 from fedentropy_core.data.catalogue import DATASETS
 from fedentropy_core.data.load import load_dataset, prepare

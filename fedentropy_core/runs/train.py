@@ -105,9 +105,12 @@ class Means:
         return Crew(stacks, Workshop(self.engine, self.device), self.jobs or self._side_by_side(), stop)
 
     def _side_by_side(self) -> int:
-        """A run alone leaves cores idle at the end of each round: one more fills them."""
-        native = fastest(self.engine, self.device) == "native"
-        return 1 + -(-usable_cores() // CORES_A_RUN) if native else 1
+        return side_by_side(usable_cores()) if fastest(self.engine, self.device) == "native" else 1
+
+
+def side_by_side(cores: int) -> int:
+    """How many runs fill them; a run alone leaves cores idle at the end of each round, and one more fills them."""
+    return 1 + -(-cores // CORES_A_RUN)
 
 
 def run_all(
