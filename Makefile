@@ -43,7 +43,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(RUN) -c 'from fedentropy_core.engines import native; native.announce()'
+	@$(RUN) -c 'from fedentropy_core.engines.build import announce; announce()'
 	@touch $@
 
 data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder

@@ -12,13 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.files import atomic_write
 from fedentropy_core.machine import cpu_model, usable_cores
 from fedentropy_core.methods import METHODS, SCAFFOLDS
@@ -206,21 +206,11 @@ def _seconds(action: Callable[[], object]) -> float:
 # ---------------------------------------------------------------------------------------------------- command
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engines", nargs="+", metavar="ENGINE", help="default: reference, and native where built")
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds of each, after one to warm up")
-    parser.add_argument("--threads", type=int, help="default: all usable cores")
-    parser.add_argument("--device", help="torch device of the engines that can use another than the CPU")
-    parser.add_argument("--no-growth", action="store_true", help="leave out how the cost grows")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write all timings as JSON")
-
-
 def main(options: argparse.Namespace) -> None:
     """Times, prints tables and, only if asked, writes the timings."""
     if options.rounds < 1:
         raise ValueError(f"rounds must be at least 1; got {options.rounds}")
-    threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), native.available()
+    threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), available()
     engines = tuple(options.engines or (("reference", "native") if has_native else ("reference",)))
     timings, peak = bench(engines, options.methods, options.rounds, options.device, threads, dataset=dataset)
     print(f"one round of {_describe(Setting())}, {threads} threads; GEMM peak {peak:.0f} GFLOP/s")

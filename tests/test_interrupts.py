@@ -20,7 +20,7 @@ from conftest import random_device
 
 from fedentropy_core import RunConfig, cli, run
 from fedentropy_core.config import profile_config
-from fedentropy_core.engines import native
+from fedentropy_core.engines import build
 from fedentropy_core.engines.base import results_of, stop_flag
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
@@ -32,7 +32,7 @@ from fedentropy_core.runs.record import load_record
 from fedentropy_core.work import LocalRule
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 
 
 @pytest.fixture(autouse=True)

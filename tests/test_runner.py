@@ -14,7 +14,8 @@ import torch
 from conftest import write_record
 
 from fedentropy_core import RunConfig, load_dataset, partition, run
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
@@ -358,7 +359,7 @@ def right_by_hand(model, dataset):
 
 @pytest.mark.parametrize("name", ["reference", "native", "batched"])
 def test_every_round_says_how_many_test_images_of_each_class_are_right(name):
-    if name == "native" and not native.available():
+    if name == "native" and not available():
         pytest.skip("no C++ compiler")
     dataset = load_dataset("synthetic")
     engine = make_engine(name, dataset, device="cpu")
