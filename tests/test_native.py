@@ -568,6 +568,34 @@ def test_two_builds_at_once_leave_one_whole_library(tmp_path, counted_builds):
     assert paths.pop().read_text() == "whole"
 
 
+@pytest.mark.usefixtures("counted_builds")
+def test_where_the_installation_cannot_be_written_the_users_cache_is_taken(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("a folder cannot be here")
+    monkeypatch.setattr(build, "CACHE", tmp_path / "file" / "_build")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = build.build()
+    assert library.parent == tmp_path / "cache" / "fedentropy"
+    assert build.build() == library
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert build.build().parent == tmp_path / "home" / ".cache" / "fedentropy"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(
+        BuildError, match="cannot write to .*_build: Not a directory; cannot write to .*fedentropy: Not"
+    ):
+        build.build()
+
+
+@pytest.mark.usefixtures("counted_builds")
+def test_a_library_that_came_with_the_installation_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "CACHE", tmp_path / "installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = build.build()
+    assert library.parent == tmp_path / "installed"
+    assert build.build() == library
+    assert not (tmp_path / "cache").exists()
+
+
 def test_without_a_compiler_the_set_up_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What needs no PyTorch does not load it."""
+"""What needs no PyTorch does not load it, and what needs no extra works without; which one is missing is said."""
 
 import subprocess
 import sys
@@ -27,8 +27,87 @@ ages_table()
 """
 
 
-@pytest.mark.parametrize("code", ["import fedentropy_core", READING, TABLES], ids=["import", "reading", "tables"])
+PLAN = """
+from fedentropy_core.cli import main
+main(["plan"])
+"""
+
+
+def python(code, *arguments):
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "code", ["import fedentropy_core", READING, TABLES, PLAN], ids=["import", "reading", "tables", "plan"]
+)
 def test_no_torch(code):
     check = "import sys; assert 'torch' not in sys.modules, 'torch was imported'"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True, check=False)
+    done = python(f"{code}\n{check}")
     assert done.returncode == 0, done.stderr
+
+
+CORE_ONLY = """
+import sys
+from importlib import import_module
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("matplotlib", "seaborn", "papermill", "nbconvert", "ipywidgets", "IPython", "ray", "flwr"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+COMMANDS = """
+from fedentropy_core.cli import main
+
+results = ["--results", sys.argv[1]]
+main(["plan", *results])
+tiny = ["--rounds", "2", "--epochs", "1", "--devices", "20", "--engine", "reference"]
+main(["run", "--dataset", "synthetic", *tiny, *results])
+main(["audit", "--study", "custom", *results])
+"""
+MISSING = {
+    "report.figures": "this needs matplotlib: pip install 'fedentropy-core[report]'",
+    "report.judgment_figures": "this needs matplotlib: pip install 'fedentropy-core[report]'",
+    "report.explore": "this needs matplotlib: pip install 'fedentropy-core[report]'",
+    "report.explore_runs": "this needs matplotlib: pip install 'fedentropy-core[report]'",
+    "paper.judgment_figures": "this needs matplotlib: pip install 'fedentropy-core[report]'",
+    "runs.cluster": "this needs ray: pip install 'fedentropy-core[flower]', on Python 3.11 or newer",
+    "flower.simulate": "this needs flwr: pip install 'fedentropy-core[flower]', on Python 3.11 or newer",
+}
+IMPORTS = """
+for name in sys.argv[1:]:
+    try:
+        import_module(f"fedentropy_core.{name}")
+    except ImportError as error:
+        print(error)
+"""
+REFUSED = """
+from fedentropy_core.cli import main
+
+for command in (["smoke"], ["reproduce"], ["reproduce", "--fresh"], ["train", "--ray", "auto"]):
+    try:
+        main([*command])
+    except SystemExit as stopped:
+        print(stopped)
+"""
+
+
+def test_the_core_alone_trains_and_plans(tmp_path):
+    done = python(CORE_ONLY + COMMANDS, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "0 of 252 runs recorded" in done.stdout
+    assert "exact" in done.stdout or "within" in done.stdout
+
+
+def test_a_missing_extra_is_named_with_its_command():
+    done = python(CORE_ONLY + IMPORTS, *MISSING)
+    assert done.stdout.splitlines() == list(MISSING.values()), done.stderr
+
+
+def test_a_command_says_what_it_misses_before_it_works(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDENTROPY_DATA", str(tmp_path))
+    done = python(CORE_ONLY + REFUSED)
+    report = "error: this needs papermill: pip install 'fedentropy-core[report]'"
+    ray = "error: this needs ray: pip install 'fedentropy-core[flower]', on Python 3.11 or newer"
+    assert done.stdout.splitlines() == [report, report, report, ray], done.stderr
