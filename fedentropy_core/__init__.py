@@ -9,13 +9,15 @@ from fedentropy_core.partition import partition  # at once: importing the module
 
 _HOMES = {
     "RunConfig": "config",
+    "compare": "report.compare",
+    "frame": "report.frame",
     "judge": "judgment",
     "load_dataset": "data.load",
     "load_records": "runs.record",
     "run": "runs.train",
     "run_all": "runs.train",
 }
-__all__ = ["RunConfig", "judge", "load_dataset", "load_records", "partition", "run", "run_all"]
+__all__ = ["RunConfig", "compare", "frame", "judge", "load_dataset", "load_records", "partition", "run", "run_all"]
 
 
 def __getattr__(name: str) -> object:
