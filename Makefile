@@ -20,6 +20,12 @@ RAY     ?=
 STACK   ?=
 STUDY   ?= paper
 COMMA   := ,
+WORKERS ?= 2
+
+# What needs Flower and Ray is tested by `make flower`.
+ON_FLOWER := tests/test_flower.py tests/test_cluster.py
+# A file stays on one worker: cells of a notebook follow each other, and files share what is dear to make.
+PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(addprefix --ignore=,$(ON_FLOWER))
 
 # On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
 ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
@@ -30,7 +36,7 @@ PART = --study $(STUDY) $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS)
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data reproduce audit smoke lab plan train bench test flower sanitize lint clean
+.PHONY: help setup data reproduce audit smoke lab plan train bench check test flower sanitize lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,13 +81,14 @@ bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVIC
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
 	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE))
 
-test: $(READY) lint ## lint, unit tests, every notebook against its stored outputs, the smoke run
-	$(RUN) -m pytest
-	$(RUN) -m pytest --nbval notebooks
-	$(RUN) -m fedentropy_core smoke
+check: $(READY) lint ## lint and the fast tests, in less than a minute
+	$(PYTEST) -m "not slow and not exhaustive" tests
+
+test: $(READY) lint ## lint, all tests but Flower's, every notebook against its stored outputs, the smoke run
+	$(PYTEST) --nbval tests notebooks
 
 flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flower.md
-	$(RUN) -m pytest -m "slow or not slow" tests/test_flower.py tests/test_cluster.py
+	$(RUN) -m pytest $(ON_FLOWER)
 
 $(FLOWER): $(READY)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'

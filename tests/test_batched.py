@@ -96,7 +96,7 @@ def test_local_training_is_that_of_the_reference(place, method, classes, batch_s
     assert_close(cohort, expected, tolerance)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("classes", "batch_size"), [(20, 50), (10, 7)])
 def test_long_local_training_is_that_of_the_reference(place, method, classes, batch_size):

@@ -227,10 +227,11 @@ def test_a_signal_in_the_last_round_leaves_the_record(go, monkeypatch):
 # Importing PyTorch takes seconds, a fork of a process that has it does not. The child goes on after the loop and ends
 # as any interpreter does; its parent can signal it at any moment, for only the parent clears it away.
 FORKS = """
-import gc, json, os, runpy, sys, time
+import gc, json, os, runpy, signal, sys, time
 from pathlib import Path
 import fedentropy_core.cli
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
 fedentropy_core.load_dataset("synthetic")
 gc.freeze()  # what is shared with the children need not be taken apart in each
 for line in sys.stdin:

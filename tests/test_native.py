@@ -111,7 +111,7 @@ def test_double_build_is_float64_pytorch(method, n, batch, classes, mirrored):
     assert_agrees_with_pytorch(work, DATASETS[classes])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("method", "n", "batch", "classes", "mirrored"),
     list(itertools.product(ALL, SIZES, BATCHES, CLASSES, (True, False))),
@@ -310,7 +310,7 @@ def test_same_bits_with_avx2_and_avx512(dtype):
     assert_builds_agree(*engines)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not (shutil.which("g++") and shutil.which("clang++")), reason="needs g++ and clang++")
 def test_same_bits_with_gcc_and_clang(monkeypatch):
     engines = []
@@ -325,7 +325,7 @@ def test_same_bits_with_gcc_and_clang(monkeypatch):
 AARCH64 = ("aarch64-linux-gnu-g++", "qemu-aarch64")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not all(map(shutil.which, AARCH64)), reason=f"needs {' and '.join(AARCH64)}")
 @pytest.mark.parametrize("method", ALL)
 def test_same_bits_on_emulated_arm(method, tmp_path):
@@ -580,9 +580,7 @@ def test_where_the_installation_cannot_be_written_the_users_cache_is_taken(tmp_p
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert build.build().parent == tmp_path / "home" / ".cache" / "fedentropy"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(
-        BuildError, match="cannot write to .*_build: Not a directory; cannot write to .*fedentropy: Not"
-    ):
+    with pytest.raises(BuildError, match=r"cannot write to .*_build: Not a directory; cannot write to .*: Not a dir"):
         build.build()
 
 

@@ -18,7 +18,8 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from fedentropy_core.data.load import DatasetMissing, load_dataset
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.machine import cpu_model
 from fedentropy_core.runs.record import RecordError, RunRecord, first_digest, load_record, next_digest
@@ -146,7 +147,7 @@ def _contradiction(record: RunRecord, federation: Federation) -> str | None:
 
 def _can_be_exact(record: RunRecord) -> bool:
     if record.about["engine"] == "native":
-        return native.available()
+        return available()
     made_on = [record.about["provenance"], *record.about.get("begun_on", [])]
     return record.about["engine"] == "reference" and all(made["cpu"] == cpu_model() for made in made_on)
 
