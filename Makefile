@@ -105,4 +105,4 @@ lint: $(READY) ## ruff, and which room may import which
 	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
 
 clean: ## remove .venv and caches of tools; data and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build *.egg-info
