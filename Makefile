@@ -19,6 +19,7 @@ WRITE   ?=
 RAY     ?=
 STACK   ?=
 STUDY   ?= paper
+JOBS    ?=
 COMMA   := ,
 WORKERS ?= 2
 
@@ -27,8 +28,8 @@ ON_FLOWER := tests/test_flower.py tests/test_cluster.py
 # A file stays on one worker: cells of a notebook follow each other, and files share what is dear to make.
 PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(addprefix --ignore=,$(ON_FLOWER))
 
-# On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
-ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
+# On what to train: JOBS runs side by side; RAY=auto or an address is a cluster, STACK=1 stacks seeds on a GPU.
+ON = $(if $(JOBS),--jobs $(JOBS)) $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
 
 # STUDY is paper, mirrored or diagnosis; DATASETS, METHODS, CASES and SEEDS choose a part of it, such as
 # DATASETS="cifar10 cifar100" SEEDS=0.

@@ -41,7 +41,7 @@ print(caption(records))
 # SCAFFOLD number for case 3 is the same in both tables, probably a copying slip. It has no such table for CINIC-10.
 
 # %%
-tabled = [dataset for dataset in datasets if (dataset, 1) in report.TARGETS]
+tabled = [dataset for dataset in datasets if (dataset, 1) in TARGETS]
 rounds = report.rounds_table(records, tabled, TABLE_1)
 shown = report.side_by_side(rounds)
 save_table("tables2_and_6_rounds", rounds, shown, tables)

@@ -1,154 +1,250 @@
-"""Whether one method is better than another: a paired difference over seeds, its interval, and what follows.
+"""One method against another on one data set and case: our difference with its interval, the paper's, and a verdict.
 
-Seeds pair two methods, since a seed fixes the partition and the initial weights. A difference holds if its 95 %
-confidence interval (Student's t) is on the claimed side of zero, fails if it is on the other side, and is open if the
-interval contains zero or there is one seed only. A run that never reaches a target has no number: where that happens a
-difference holds if the claimed method is ahead for every seed, fails if it is behind for every seed, and is open
-otherwise, or with fewer seeds than the paper's three. A method of which a run diverged is never ahead: its numbers are
-those of the rounds before.
+*Direction* is decided by the last hundred rounds: it holds if the 95 % interval is on the claimed side of zero, fails
+if it is on the other, else it is open; called underpowered if it points the claimed way and the power for the paper's
+effect (or the smallest that counts) is too low. *Size* compares the paper's measure, the last ten rounds, with its own
+number: it agrees within two standard errors, those of both sides counted. Rounds and bytes to a target are three whole
+numbers with gaps, so their direction is decided seed by seed. All intervals are conditional on the study's partitions.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import pandas as pd
 
-from fedentropy_core.paper.protocol import SEEDS
-from fedentropy_core.paper.tables import megabytes_to_target, rounds_to_target
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES, MEASURES, Records, at_chance, count_diverged
-from fedentropy_core.runs.record import RunRecord
+from fedentropy_core.paper.protocol import CONFIDENCE, POWER, SEEDS, SMALLEST_GAIN
+from fedentropy_core.paper.reported import ROUNDS_TABLES, TARGETS, papers_number
+from fedentropy_core.report.frame import reached
+from fedentropy_core.report.statistics import (
+    Effect,
+    Spread,
+    difference,
+    error_of_difference,
+    paired_difference,
+    pooled,
+    seeds_correlate,
+)
 
-# Two-sided 95 % quantiles of Student's t with n − 1 degrees of freedom, by the number of seeds n.
-# Beyond ten seeds ten's serves, a little too wide.
-T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number of a run, None where it has none; `better` and `worse` are the words for a difference."""
-
-    of: Callable[[RunRecord], float | None]
-    less_is_better: bool
-    better: str
-    worse: str
+DECIDING, PAPERS, BEST = "last_hundred", "last_ten", "best"  # the frame's accuracies
 
 
-LAST_TEN = Measure(MEASURES["last ten"], False, "points more", "points less")
-BEST_ROUND = Measure(MEASURES["best round"], False, "points more", "points less")
-ROUNDS = Measure(rounds_to_target, True, "rounds fewer", "rounds more")
-MEGABYTES = Measure(megabytes_to_target, True, "MB less", "MB more")
+class Direction(Enum):
+    HOLDS, FAILS, OPEN = "holds", "fails", "open"
+    UNDERPOWERED, UNTESTED = "underpowered", "not tested"
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The claim that `better` is ahead of `worse` in one data set and case."""
+class Pair:
+    """The claim that `better` is ahead of `worse`. `table`: where the paper has both by its own measure, or ""."""
 
     dataset: str
     case: int
     better: str
     worse: str
-
-
-class Outcome(Enum):
-    HOLDS, FAILS, OPEN = "holds", "fails", "open"
+    table: str = "table1"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A comparison's leads, one a seed: > 0 if `better` is ahead; ±∞ if only one gets there, NaN if neither does.
+class Judged:
+    """A pair, measured. Differences are > 0 if `better` is ahead; NaN where there is nothing to say."""
 
-    `collapsed`: with how many seeds `worse` ends at chance, so that a lead over it says little; `better_diverged` and
-    `worse_diverged`: with how many a run did not get to its end.
-    """
-
-    comparison: Comparison
-    measure: Measure
-    leads: np.ndarray
-    collapsed: int
-    better_diverged: int
-    worse_diverged: int
-
-    @property
-    def seeds(self) -> int:
-        return len(self.leads)
-
-    @property
-    def mean(self) -> float:
-        return float(self.leads.mean()) if np.isfinite(self.leads).all() else float("nan")
+    pair: Pair
+    measure: str
+    direction: Direction
+    mean: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    seeds: int = 0
+    p_value: float = 1.0
+    power: float = np.nan  # for the paper's effect, or the smallest that counts
+    paired: bool = False
+    paper: float = np.nan
+    paper_error: float = np.nan
+    ours: float = np.nan  # by the paper's measure
+    ours_error: float = np.nan
+    remark: str = ""
 
     @property
-    def half_width(self) -> float:
-        """Of the 95 % interval; NaN with one seed, or where a run has no number."""
-        if self.seeds < 2 or not np.isfinite(self.leads).all():
-            return float("nan")
-        return float(T_QUANTILES[min(self.seeds, 10)] * self.leads.std(ddof=1) / np.sqrt(self.seeds))
+    def agrees(self) -> bool | None:
+        """Whether the paper's number is ours within two standard errors; None where one side has none."""
+        errors = np.hypot(self.paper_error, self.ours_error)
+        return None if np.isnan(self.paper - self.ours + errors) else bool(abs(self.paper - self.ours) <= 2 * errors)
 
-    @property
-    def points_right(self) -> bool:
-        """Whether the claimed method, if it never diverged, is ahead for most seeds; with all numbers, on average."""
-        ahead = self.mean > 0 if np.isfinite(self.leads).all() else bool(np.nansum(np.sign(self.leads)) > 0)
-        return ahead and not self.better_diverged
 
-    @property
-    def outcome(self) -> Outcome:
-        if self.seeds < 2:
-            return Outcome.OPEN
-        if np.isfinite(self.leads).all():
-            ahead, behind = self.mean > self.half_width, -self.mean > self.half_width
-        else:
-            enough = self.seeds >= len(SEEDS)
-            ahead, behind = enough and (self.leads > 0).all(), enough and (self.leads < 0).all()
-        if ahead and not self.better_diverged:
-            return Outcome.HOLDS
-        return Outcome.FAILS if behind and not self.worse_diverged else Outcome.OPEN
+class Cells:
+    """The values of a frame by data set, case and variant, and how they spread."""
 
-    def text(self) -> str:
-        c = self.comparison
-        place = f"{DATASET_NAMES[c.dataset]} case {c.case}, {NAMES[c.better]} against {NAMES[c.worse]}"
-        remarks = (
-            (c.worse, "being at chance", self.collapsed),
-            (c.worse, "having diverged", self.worse_diverged),
-            (c.better, "having diverged", self.better_diverged),
+    def __init__(self, frame: pd.DataFrame):
+        runs = frame.sort_values("seed")
+        self.runs = dict(iter(runs.groupby(["dataset", "case", "variant"]))) if len(runs) else {}
+
+    def of(self, dataset: str, case: int, variant: str) -> pd.DataFrame | None:
+        return self.runs.get((dataset, case, variant))
+
+    def both(self, pair: Pair) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+        found = tuple(self.of(pair.dataset, pair.case, variant) for variant in (pair.better, pair.worse))
+        return None if any(rows is None for rows in found) else found
+
+    def shared(self, pair: Pair) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+        """The runs of the seeds that both have."""
+        if (found := self.both(pair)) is None:
+            return None
+        seeds = set(found[0]["seed"]) & set(found[1]["seed"])
+        return tuple(rows[rows["seed"].isin(seeds)] for rows in found) if seeds else None
+
+    def spread(self, like: pd.DataFrame, measure: str) -> Spread:
+        """Pooled over the methods of the same data set and case that learned as well, or that did not either."""
+        place, live = tuple(like[["dataset", "case"]].iloc[0]), _live(like)
+        return pooled(
+            [
+                rows[measure].to_numpy()
+                for (*where, _), rows in self.runs.items()
+                if tuple(where) == place and _live(rows) == live
+            ]
         )
-        said = "".join(f", {NAMES[who]} {what}{self._with(count)}" for who, what, count in remarks if count)
-        return f"{place}: {self._lead_text()} ({self.seeds}){said}"
 
-    def _with(self, count: int) -> str:
-        return "" if count == self.seeds else f" with {count} of {self.seeds} seeds"
+    def effect(self, pair: Pair, measure: str) -> tuple[Effect, bool] | None:
+        """better − worse; and whether by seed, because the two are high and low with the same seeds everywhere."""
+        if (found := self.both(pair)) is None:
+            return None
+        one, other = (rows[measure].to_numpy() for rows in found)
+        if self._paired(pair.better, pair.worse, measure) and (both := self.shared(pair)) is not None:
+            one, other = (rows[measure].to_numpy() for rows in both)
+            if len(one) > 1:
+                return paired_difference(one - other), True
+        return difference(one, other, *(self.spread(rows, measure) for rows in found)), False
 
-    def _lead_text(self) -> str:
-        if not np.isfinite(self.leads).all():
-            better, worse = NAMES[self.comparison.better], NAMES[self.comparison.worse]
-            counts = {
-                f"only {better} reaches the target": np.sum(self.leads == np.inf),
-                f"only {worse} reaches the target": np.sum(self.leads == -np.inf),
-                "neither reaches the target": np.sum(np.isnan(self.leads)),
-                "both reach the target": np.sum(np.isfinite(self.leads)),
-            }
-            return ", ".join(f"{text} with {count} of {self.seeds} seeds" for text, count in counts.items() if count)
-        words = self.measure.better if self.mean >= 0 else self.measure.worse
-        interval = "" if np.isnan(self.half_width) else f" ± {self.half_width:.2f}"
-        return f"{abs(self.mean):.2f}{interval} {words}"
+    def _paired(self, better: str, worse: str, measure: str) -> bool:
+        places = {(dataset, case) for dataset, case, variant in self.runs if variant == better}
+        both = [self.shared(Pair(*place, better, worse)) for place in sorted(places, key=str)]
+        cells = [tuple(rows[measure].to_numpy() for rows in each) for each in both if each is not None]
+        cells = [cell for cell in cells if len(cell[0]) > 1]
+        return bool(cells) and seeds_correlate(cells)
 
 
-def measure_pair(records: Records, pair: Comparison, measure: Measure) -> Measured | None:
-    """The leads over the seeds that both methods have; None if there is none."""
-    runs = records.pairs(pair.dataset, pair.case, pair.better, pair.worse)
-    if not runs:
-        return None
-    return Measured(
+def judge_accuracy(cells: Cells, pair: Pair, measure: str = DECIDING) -> Judged:
+    """A difference of accuracies in points. With the best round as its measure the paper's is Table 3's."""
+    found = cells.effect(pair, measure)
+    paper, paper_error = papers_difference(pair)
+    if found is None:
+        return Judged(pair, measure, Direction.UNTESTED, paper=paper, paper_error=paper_error, remark="no runs")
+    effect, paired = found
+    better, worse = cells.both(pair)
+    direction = _direction(effect, better["diverged"].any(), worse["diverged"].any(), _counts(paper))
+    like_paper, _ = cells.effect(pair, PAPERS if measure == DECIDING else measure)
+    low, high = effect.interval(CONFIDENCE) if effect.n > 1 else (-np.inf, np.inf)
+    other = _direction(like_paper, better["diverged"].any(), worse["diverged"].any(), _counts(paper))
+    remarks = list(_remarks(better, worse))
+    if other is not direction and measure == DECIDING and effect.n > 1:
+        remarks.append(f"by the last ten rounds {other.value}")
+    return Judged(
         pair,
         measure,
-        np.array([_lead(measure.of(better), measure.of(worse), measure) for better, worse in runs]),
-        collapsed=sum(at_chance(worse) for _, worse in runs),
-        better_diverged=count_diverged(better for better, _ in runs),
-        worse_diverged=count_diverged(worse for _, worse in runs),
+        direction if effect.n > 1 else Direction.UNTESTED,
+        effect.mean,
+        low,
+        high,
+        effect.n,
+        effect.p_value(),
+        effect.power(_counts(paper), CONFIDENCE),
+        paired,
+        paper,
+        paper_error,
+        like_paper.mean,
+        like_paper.error,
+        "; ".join(remarks),
     )
 
 
-def _lead(better: float | None, worse: float | None, measure: Measure) -> float:
-    if better is None or worse is None:
-        return np.nan if better is worse else np.inf if worse is None else -np.inf
-    return worse - better if measure.less_is_better else better - worse
+def judge_target(cells: Cells, pair: Pair, what: str) -> Judged:
+    """Rounds, smooth rounds or megabytes to the paper's target: how many percent less `better` needs.
+
+    It holds if `better` is ahead with every seed, of three at least, and fails if it is behind with every one.
+    """
+    paper = (np.nan, np.nan)
+    if what == "rounds" and pair.dataset in ROUNDS_TABLES:
+        paper = papers_saving(Pair(pair.dataset, pair.case, pair.better, pair.worse, ROUNDS_TABLES[pair.dataset]))
+    if (found := cells.shared(pair)) is None or (pair.dataset, pair.case) not in TARGETS:
+        return Judged(pair, what, Direction.UNTESTED, paper=paper[0], paper_error=paper[1], remark="no runs")
+    target = TARGETS[pair.dataset, pair.case]
+    one, other = (np.array([reached(record, target)[what] for record in rows["record"]]) for rows in found)
+    never = 1e9  # rounds or megabytes; who never gets there is behind who does
+    leads = np.sign(np.nan_to_num(other, nan=never) - np.nan_to_num(one, nan=never))
+    direction = Direction.OPEN
+    if len(one) < len(SEEDS):
+        direction = Direction.UNTESTED
+    elif (leads > 0).all() and not found[0]["diverged"].any():
+        direction = Direction.HOLDS
+    elif (leads < 0).all() and not found[1]["diverged"].any():
+        direction = Direction.FAILS
+    saving, error = _saving(one, other)
+    by_seed = ", ".join(f"{_whole(a)} against {_whole(b)}" for a, b in zip(one, other, strict=True))
+    return Judged(
+        pair, what, direction, saving, seeds=len(one), paper=paper[0], paper_error=paper[1], ours=saving,
+        ours_error=error, remark=by_seed,
+    )  # fmt: skip
+
+
+def papers_difference(pair: Pair) -> tuple[float, float]:
+    """The paper's difference in points with its standard error; NaN where it does not have both by one measure."""
+    both = [papers_number(pair.table, pair.dataset, pair.case, v) for v in (pair.better, pair.worse)]
+    if not pair.table or None in both:
+        return np.nan, np.nan
+    (one, first), (other, second) = both
+    return one - other, error_of_difference((first, second), len(SEEDS))
+
+
+def papers_saving(pair: Pair) -> tuple[float, float]:
+    """How many percent fewer rounds the paper has, with its standard error."""
+    both = [papers_number(pair.table, pair.dataset, pair.case, v) for v in (pair.better, pair.worse)]
+    if None in both:
+        return np.nan, np.nan
+    (one, first), (other, second) = both
+    return _ratio(one, first / np.sqrt(len(SEEDS)), other, second / np.sqrt(len(SEEDS)))
+
+
+def _saving(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Of means over seeds, if all get there."""
+    if len(one) < 2 or np.isnan(one).any() or np.isnan(other).any():
+        return np.nan, np.nan
+    errors = (np.std(side, ddof=1) / np.sqrt(len(side)) for side in (one, other))
+    return _ratio(one.mean(), next(errors), other.mean(), next(errors))
+
+
+def _ratio(one: float, error: float, other: float, other_error: float) -> tuple[float, float]:
+    """100·(1 − one/other) with its standard error to first order."""
+    ratio = one / other
+    return 100 * (1 - ratio), 100 * ratio * float(np.hypot(error / one, other_error / other))
+
+
+def _live(rows: pd.DataFrame) -> bool:
+    """Whether a method learned: no seed of it diverged, and not all ended at chance."""
+    return not rows["diverged"].any() and not rows["at_chance"].all()
+
+
+def _counts(paper: float) -> float:
+    """The effect that power is for."""
+    return SMALLEST_GAIN if np.isnan(paper) or paper <= 0 else paper
+
+
+def _direction(effect: Effect, better_diverged: bool, worse_diverged: bool, true: float) -> Direction:
+    low, high = effect.interval(CONFIDENCE)
+    if low > 0 and not better_diverged:
+        return Direction.HOLDS
+    if high < 0 and not worse_diverged:
+        return Direction.FAILS
+    weak = effect.mean > 0 and not better_diverged and effect.power(true, CONFIDENCE) < POWER
+    return Direction.UNDERPOWERED if weak else Direction.OPEN
+
+
+def _remarks(better: pd.DataFrame, worse: pd.DataFrame) -> Iterator[str]:
+    for rows in (better, worse):
+        for column, words in (("diverged", "diverged"), ("at_chance", "at chance")):
+            if count := int(rows[column].sum()):
+                yield f"{rows['variant'].iloc[0]} {words} with {count} of {len(rows)} seeds"
+
+
+def _whole(value: float) -> str:
+    return "never" if np.isnan(value) else f"{value:,.0f}"

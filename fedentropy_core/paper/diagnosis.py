@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from fedentropy_core.config import RunConfig
+from fedentropy_core.paper.reported import papers_number
 from fedentropy_core.paper.study import CAUSES, changed_run, specified_run
-from fedentropy_core.paper.tables import papers_number
 from fedentropy_core.report.looks import NAMES
 from fedentropy_core.report.records import MEASURES
 from fedentropy_core.report.tables import MISSING

@@ -16,7 +16,7 @@ from fedentropy_core.files import atomic_write, project_root
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-_PACKAGES = ("papermill", "nbconvert", "ipykernel", "ipywidgets", "matplotlib", "seaborn")
+_PACKAGES = ("papermill", "nbconvert", "ipykernel", "ipywidgets", "matplotlib", "seaborn", "scipy")
 
 
 class NotebookError(Exception):

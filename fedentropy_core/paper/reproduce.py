@@ -1,4 +1,4 @@
-"""make reproduce: data, audit, every notebook, tables, figures, the README's tables; and a summary of what was done."""
+"""make reproduce: data, audit, every notebook, tables, figures, README and docs; and a summary of what was done."""
 
 import tempfile
 from collections.abc import Sequence
@@ -7,18 +7,14 @@ from pathlib import Path
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
-from fedentropy_core.files import atomic_write, project_root, results_root
+from fedentropy_core.files import project_root, results_root
 from fedentropy_core.paper.notebooks import check_packages, execute, notebook_paths
-from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_records
-from fedentropy_core.paper.tables import accuracy_table, gains_shown, gains_table, side_by_side
+from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
 from fedentropy_core.report.records import Records
-from fedentropy_core.report.tables import markdown
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.record import RecordError, record_paths
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import run_all
-
-README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
 
 
 class AuditFailed(Exception):
@@ -33,19 +29,21 @@ def reproduce(records: int, rounds: int) -> None:
             "records: unset it, or make notebooks of other records with papermill, as the README says"
         )
     check_packages()
+    from fedentropy_core.paper.pages import write_pages  # the verdicts in them need the extra, an audit does not
+
     datasets = _fetch()
     paths = _recorded()
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
-    write_readme_tables(project_root() / "README.md")
+    pages = write_pages()
     if _recorded() != paths:
         raise RecordError("a record came in meanwhile, so that notebooks may be of different records: run this again")
     print(
         f"\nreused:  {len(paths)} recorded runs\n"
         f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
-        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, the README's tables"
+        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, {', '.join(pages)}"
     )
 
 
@@ -101,32 +99,6 @@ def _checked(findings: Sequence[audit.Finding]) -> str:
     trained = [f for f in findings if f.ok]
     rounds = f", trained again for {min(f.rounds for f in trained)} rounds or more" if trained else ""
     return f"{len(trained)} of them{rounds}; {len(findings) - len(trained)} could not be"
-
-
-def readme_tables() -> str:
-    """Table 1, paper and ours, mean of the last ten rounds; and what FedEntropy adds, where anything is trained.
-
-    Of the study that is shown; a table says which one that is.
-    """
-    records = shown_records()
-    long, gains = accuracy_table(records, "table1", list(SPECS), TABLE_1), gains_table(records, list(SPECS))
-    trained = gains["dataset"].isin(gains.loc[gains["seeds"] > 0, "dataset"])
-    return (
-        f"{caption(records)}.\n\n"
-        + markdown(side_by_side(long[long["measure"] == "last ten"]))
-        + "\nWhat FedEntropy adds to each method, in points, paired by seed:\n\n"
-        + markdown(gains_shown(gains[trained & (gains["measure"] != "best round")]))
-    )
-
-
-def write_readme_tables(path: Path) -> None:
-    """Puts the tables between the README's markers."""
-    before, start, rest = path.read_text().partition(README_START)
-    _, end, after = rest.partition(README_END)
-    if not (start and end):
-        raise ValueError(f"{path} has lost its markers {README_START} and {README_END}")
-    with atomic_write(path) as file:
-        file.write(f"{before}{start}\n{readme_tables()}{end}{after}".encode())
 
 
 def _execute_on(folder: Path, study: str, **parameters: object) -> None:

@@ -6,54 +6,20 @@ others, only those that all of them have count.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 
 import pandas as pd
 
-from fedentropy_core.files import project_root
+from fedentropy_core.paper.reported import BASELINES, ROUNDS_TABLES, TARGETS, papers_number
 from fedentropy_core.paper.study import STUDIES
 from fedentropy_core.report.looks import NAMES
 from fedentropy_core.report.records import DATASET_NAMES, MEASURES, Records, count_diverged, ten_round_noise
 from fedentropy_core.report.tables import MISSING
 from fedentropy_core.runs.record import RunRecord
 
-BASELINES = ("fedavg", "fedprox", "scaffold", "moon")  # the paper's; methods.py may have more
-
-# The paper's targets: Table 2 for CIFAR-10, Table 6 for CIFAR-100. The synthetic set's are ours, for the smoke run.
-TARGETS = {
-    ("cifar10", 1): 0.30,
-    ("cifar10", 2): 0.50,
-    ("cifar10", 3): 0.50,
-    ("cifar100", 1): 0.12,
-    ("cifar100", 2): 0.28,
-    ("cifar100", 3): 0.30,
-    ("synthetic", 1): 0.12,
-    ("synthetic", 2): 0.12,
-    ("synthetic", 3): 0.12,
-}
-ROUNDS_TABLES = {"cifar10": "table2", "cifar100": "table6"}
-
-
-@cache
-def reported() -> pd.DataFrame:
-    """The paper's numbers; data sets and methods by our names."""
-    frame = pd.read_csv(project_root() / "results" / "reported.csv")
-    datasets = {name: key for key, name in DATASET_NAMES.items()}
-    methods = {name.replace(" ", ""): key for key, name in NAMES.items()} | {"FedAvg+FedEntropy": "fedavg+entropy"}
-    return frame.assign(dataset=frame["dataset"].map(datasets), method=frame["method"].map(methods))
-
-
-def papers_number(table: str, dataset: str, case: int, method: str) -> tuple[float, float] | None:
-    """(mean, standard deviation) of a cell of the paper; None where the paper has none."""
-    frame = reported()
-    match = (frame["table"] == table) & (frame["dataset"] == dataset) & (frame["case"] == case)
-    cell = frame[match & (frame["method"] == method)]
-    return (float(cell["mean"].iloc[0]), float(cell["std"].iloc[0])) if len(cell) else None
-
 
 def rounds_to_target(run: RunRecord) -> int | None:
     """The first round at the paper's target or above it; None if none is."""
-    return run.rounds_to(TARGETS[run.config.dataset, run.config.case])
+    return run.rounds_to(TARGETS[run.config.dataset, run.config.case] / 100)
 
 
 def megabytes_to_target(run: RunRecord) -> float | None:

@@ -66,7 +66,7 @@ def _reached(record: RunRecord, targets: Sequence[float]) -> dict[str, float]:
 
 def reached(record: RunRecord, target: float) -> dict[str, float]:
     """When a run first gets to a target in percent, by itself and by the mean of 20 rounds, and what it uploaded."""
-    accuracy = 100 * record.rounds["accuracy"]
+    accuracy, target = record.rounds["accuracy"], target / 100
     rounds = _first(record, accuracy >= target)
     uploaded = record.rounds["bytes_up"].cumsum() / 1e6
     return {

@@ -32,7 +32,7 @@ class Effect:
 
     mean: float
     error: float  # standard error
-    freedom: int
+    freedom: float
     n: int  # values of the smaller cell, or pairs
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -67,10 +67,19 @@ def pooled(cells: Sequence[np.ndarray]) -> Spread:
     return Spread(float(np.sqrt(squares / freedom)) if freedom else np.nan, freedom)
 
 
-def difference(one: np.ndarray, other: np.ndarray, spread: Spread) -> Effect:
-    """mean(one) − mean(other), with s·√(1/n + 1/m) as its standard error."""
-    error = spread.deviation * np.sqrt(1 / len(one) + 1 / len(other)) if spread.freedom else np.nan
-    return Effect(float(np.mean(one) - np.mean(other)), float(error), spread.freedom, min(len(one), len(other)))
+def difference(one: np.ndarray, other: np.ndarray, spread: Spread, other_spread: Spread | None = None) -> Effect:
+    """mean(one) − mean(other), with s·√(1/n + 1/m) as its standard error; with two spreads √(s²/n + t²/m), and the
+    degrees of freedom of Welch and Satterthwaite."""
+    mean, n = float(np.mean(one) - np.mean(other)), min(len(one), len(other))
+    if other_spread is None or other_spread == spread:
+        error = spread.deviation * np.sqrt(1 / len(one) + 1 / len(other)) if spread.freedom else np.nan
+        return Effect(mean, float(error), spread.freedom, n)
+    if not (spread.freedom and other_spread.freedom):
+        return Effect(mean, np.nan, 0, n)
+    parts = [s.deviation**2 / len(cell) for s, cell in ((spread, one), (other_spread, other))]
+    weights = sum(part**2 / s.freedom for part, s in zip(parts, (spread, other_spread), strict=True))
+    freedom = sum(parts) ** 2 / weights if weights else spread.freedom + other_spread.freedom
+    return Effect(mean, float(np.sqrt(sum(parts))), freedom, n)
 
 
 def paired_difference(differences: np.ndarray) -> Effect:
