@@ -192,6 +192,7 @@ def send_in(patch, owner, method, number, *signums):
     patch.setattr(owner, method, signalled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("signum", SIGNALS)
 @pytest.mark.parametrize(("moment", "done"), [("begin_round", 1), ("train_many", 1), ("settle_round", 2)])
@@ -326,6 +327,7 @@ def seconds_of(record) -> float:
     return max(record.about["provenance"]["wall_seconds"], 0.1)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_run_is_interrupted_at_twenty_moments(children, undisturbed, tmp_path):
     rng, stops = random.Random(22), []
@@ -362,6 +364,7 @@ def test_a_signal_before_training_ends_the_command(step, signum, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_a_signal_after_the_end_changes_nothing(signum, children, undisturbed):
@@ -373,6 +376,7 @@ def test_a_signal_after_the_end_changes_nothing(signum, children, undisturbed):
     assert output.endswith(f"{undisturbed.path}\n")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_command_itself_is_interrupted(children, undisturbed, tmp_path):
     """With no help from a fork: the process that a user has."""
@@ -434,6 +438,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "times", "fields"),
     [
@@ -473,6 +478,7 @@ for folder in {folders}:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "signum", "moment", "done", "left"),
     [

@@ -91,6 +91,7 @@ for command in (["smoke"], ["reproduce"], ["reproduce", "--fresh"], ["train", "-
 """
 
 
+@pytest.mark.slow
 def test_the_core_alone_trains_and_plans(tmp_path):
     done = python(CORE_ONLY + COMMANDS, str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -66,6 +66,7 @@ def undisturbed(engine, tmp_path_factory):
     return contents_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_same_configuration_same_bytes(variant, tmp_path, engine):
     config = RunConfig(**SETTING | VARIANTS[variant] | {"rounds": 3})
@@ -74,6 +75,7 @@ def test_same_configuration_same_bytes(variant, tmp_path, engine):
     assert contents(config, tmp_path / "a") == contents(config, tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_byte(tmp_path):
     config = RunConfig(**SETTING | {"case": 3, "entropy": True, "rounds": 3})
     for threads in (1, 2, 3):
@@ -107,6 +109,7 @@ Path.replace = lambda self, target: die() if writes.append(1) or len(writes) == 
 
 
 # Five files are renamed in a run of seven rounds that saves every second one: three checkpoints, the JSON, the CSV.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "trap", "moment"),
     [
