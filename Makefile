@@ -16,6 +16,7 @@ FRESH   ?=
 ENGINES ?=
 DEVICE  ?=
 WRITE   ?=
+AGAINST ?=
 RAY     ?=
 STACK   ?=
 STUDY   ?= paper
@@ -78,9 +79,9 @@ plan: $(READY) ## list the runs of STUDY=paper and which are recorded; DATASETS 
 train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs of STUDY=paper for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
-bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
+bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json, or AGAINST=commit
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
-	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE))
+	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(AGAINST),--against $(AGAINST))
 
 check: $(READY) lint ## lint and the fast tests, in less than a minute
 	$(PYTEST) -m "not slow and not exhaustive" tests

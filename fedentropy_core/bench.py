@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import torch
 
+from fedentropy_core import bench_against
 from fedentropy_core.config import RunConfig
 from fedentropy_core.engines import make_engine
 from fedentropy_core.engines.build import available
@@ -208,14 +209,17 @@ def _seconds(action: Callable[[], object]) -> float:
 
 def main(options: argparse.Namespace) -> None:
     """Times, prints tables and, only if asked, writes the timings."""
-    if options.rounds < 1:
+    if options.rounds is not None and options.rounds < 1:
         raise ValueError(f"rounds must be at least 1; got {options.rounds}")
+    if options.against:
+        return bench_against.main(options)
+    rounds = options.rounds or 7
     threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), available()
     engines = tuple(options.engines or (("reference", "native") if has_native else ("reference",)))
-    timings, peak = bench(engines, options.methods, options.rounds, options.device, threads, dataset=dataset)
+    timings, peak = bench(engines, options.methods or METHODS, rounds, options.device, threads, dataset=dataset)
     print(f"one round of {_describe(Setting())}, {threads} threads; GEMM peak {peak:.0f} GFLOP/s")
     print(_comparison(timings, peak))
-    growing = growth(max(1, options.rounds // 2), threads, dataset) if has_native and not options.no_growth else {}
+    growing = growth(max(1, rounds // 2), threads, dataset) if has_native and not options.no_growth else {}
     for axis, series in growing.items():
         print(f"\nnative, FedAvg, growing {axis}")
         print(_growth_table(series, peak))

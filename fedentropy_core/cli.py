@@ -3,6 +3,9 @@
 import argparse
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -28,14 +31,15 @@ from fedentropy_core.methods import METHODS
 from fedentropy_core.paper.notebooks import NotebookError
 from fedentropy_core.paper.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.paper.study import STUDIES, find_study
-from fedentropy_core.runs.audit import named
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import RecordError, RunRecord, record_paths
+from fedentropy_core.runs.listing import Ignored, record_paths
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RecordError, RunRecord
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import Means, run, run_all
 
 _REFUSALS = (ValueError, OSError, MemoryError, BuildError, MissingExtra, RecordError, AuditFailed, NotebookError)
-_MARKS = {"recorded": "x", "begun": "~", "missing": "."}
+_MARKS = {"recorded": "x", "begun": "~", "missing": ".", "bad": "!"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -43,17 +47,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         stop_on_signals()
         options = _parser().parse_args(arguments)
-        options.act(options)
-    except (
-        ValueError,
-        OSError,
-        MemoryError,
-        BuildError,
-        MissingExtra,
-        RecordError,
-        AuditFailed,
-        NotebookError,
-    ) as error:
+        with _ignored_files_named():
+            options.act(options)
+    except _REFUSALS as error:
         sys.exit(f"error: {error}")
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
@@ -61,6 +57,24 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+@contextmanager
+def _ignored_files_named() -> Iterator[None]:
+    """A file that is left out of the records is named on stderr, once, in a line of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Ignored)
+        others, named_before = warnings.showwarning, set()
+
+        def show(message: Warning | str, category: type[Warning], *where: object) -> None:
+            if not issubclass(category, Ignored):
+                others(message, category, *where)
+            elif str(message) not in named_before:
+                named_before.add(str(message))
+                print(f"ignored: {message}", file=sys.stderr)
+
+        warnings.showwarning = show
+        yield
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,7 +155,9 @@ def _plan(options: argparse.Namespace) -> None:
     counts = runs["state"].value_counts()
     print("\na mark a seed: " + ", ".join(f"{mark} {state}" for state, mark in _MARKS.items()))
     print(f"{counts.get('recorded', 0)} of {len(runs)} runs recorded")
-    left = runs.loc[runs["state"] != "recorded", "rounds"].sum()
+    if "bad" in counts:
+        print(f"{counts['bad']} with a bad record (“ignored: …” says why): left alone until it is repaired or deleted")
+    left = runs["left"].sum()
     if left:
         print(f"the rest, {left:,} rounds: {estimate(left, runs['pace'])}")
 
@@ -249,12 +265,13 @@ def _add_smoke(commands) -> None:
 def _add_bench(commands) -> None:
     parser = commands.add_parser("bench", help="time the engines side by side on this machine")
     parser.add_argument("--engines", nargs="+", metavar="ENGINE", help="default: reference, and native where built")
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds of each, after one to warm up")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help="default: all")
+    parser.add_argument("--rounds", type=int, help="timed rounds of each, after warming up (default: 7; against: 20)")
     parser.add_argument("--threads", type=int, help="default: all usable cores")
     parser.add_argument("--device", help="torch device of the engines that can use another than the CPU")
     parser.add_argument("--no-growth", action="store_true", help="leave out how the cost grows")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write all timings as JSON")
+    parser.add_argument("--against", metavar="COMMIT", help="instead, the native engine beside that of another commit")
     parser.set_defaults(act=_bench)
 
 

@@ -2,13 +2,16 @@
 
 import json
 
+import pytest
 import torch
 from conftest import random_dataset
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedentropy_core import bench
+from fedentropy_core import bench, bench_against
 from fedentropy_core.cli import main
+from fedentropy_core.engines import build
+from fedentropy_core.files import project_root
 from fedentropy_core.model import CNN
 
 
@@ -52,3 +55,22 @@ def test_timings_are_written_only_when_asked(tmp_path, monkeypatch, capsys):
     main([*command, "--write", str(tmp_path / "bench.json")])
     assert "s/round" in capsys.readouterr().out
     assert json.loads((tmp_path / "bench.json").read_text())["engines"][0]["engine"] == "reference"
+
+
+@pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(not (project_root() / ".git").exists(), reason="no checkout")
+def test_this_version_beside_another_commit(monkeypatch, capsys):
+    """Here beside the last commit: the times are what they are, the bits are frozen."""
+    tiny = {"dataset": "synthetic", "case": "iid", "devices": 4, "fraction": 0.5, "epochs": 1, "augment": "none"}
+    monkeypatch.setattr(bench_against, "SETTING", tiny)
+    monkeypatch.setattr(bench_against, "WARM_UP", 1)
+    monkeypatch.setattr(bench_against, "instruction_sets", lambda: ["native"])
+    main(["bench", "--against", "HEAD", "--methods", "fedavg", "moon", "--rounds", "2"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [("native", "fedavg", "same"), ("native", "moon", "same")]
+    assert all(float(row[2]) >= 0 and row[4].endswith("×") for row in rows)
+
+
+def test_a_commit_that_does_not_exist_is_refused():
+    with pytest.raises(SystemExit, match="no sources of 'no-such-commit'"):
+        main(["bench", "--against", "no-such-commit"])

@@ -396,7 +396,7 @@ def test_the_command_itself_is_interrupted(children, undisturbed, tmp_path):
 
 SMALL_DATA = """
 import signal, random, threading
-import fedentropy_core.cli as cli, fedentropy_core.runs.files, fedentropy_core.runs.training
+import fedentropy_core.cli as cli, fedentropy_core.data.catalogue, fedentropy_core.runs.training
 from conftest import random_dataset
 from fedentropy_core import RunConfig, run
 from fedentropy_core.engines import make_engine
@@ -405,7 +405,7 @@ from fedentropy_core.runs.files import RunFiles
 small = random_dataset()
 for module in (cli, fedentropy_core.runs.training):
     module.load_dataset = lambda name: small
-fedentropy_core.runs.files.known_fingerprint = lambda name: small.fingerprint
+fedentropy_core.data.catalogue.SYNTHETIC_FINGERPRINT = small.fingerprint
 """
 
 IN_ONE_PROCESS = """

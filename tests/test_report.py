@@ -7,6 +7,7 @@ from conftest import write_record
 from fedentropy_core.paper import tables as report
 from fedentropy_core.report.records import Records
 from fedentropy_core.report.tables import write_table
+from fedentropy_core.runs.listing import Ignored, load_records
 
 ROUNDS = 1000
 
@@ -37,8 +38,21 @@ def test_mean_and_spread_over_seeds(tmp_path):
 def test_runs_that_differ_in_settings_only_do_not_hide_each_other(tmp_path):
     for lr in (0.01, 0.02):
         write_record(tmp_path, [0.2] * 3, devices=50, lr=lr)
-    with pytest.raises(ValueError, match="differ in settings that the tables do not show"):
-        Records.load("custom", tmp_path)
+    write_record(tmp_path, [0.2] * 3, devices=50, seed=1)
+    with pytest.warns(Ignored, match=r"seed0-.*\.csv, .*seed0-.*\.csv differ in settings that tables do not show"):
+        runs = Records.load("custom", tmp_path).runs
+    assert [seed for *_, seed in runs] == [1]
+    assert len(load_records("custom", tmp_path)) == 3
+
+
+def test_tables_are_of_the_runs_with_their_studys_own_settings(tmp_path):
+    """Two records differ in β alone: both are loaded, and the table of the study has its own."""
+    for beta, accuracy in ((0.1, 0.2), (0.5, 0.9)):
+        write_record(tmp_path, [accuracy] * ROUNDS, study="paper", beta=beta)
+    assert sorted(run.config.beta for run in load_records("paper", tmp_path)) == [0.1, 0.5]
+    with pytest.warns(Ignored, match=r"seed0-\w+\.csv has other settings or images than the study paper"):
+        (run,) = Records.load("paper", tmp_path).runs.values()
+    assert run.config.beta == 0.1
 
 
 def test_several_measures_have_a_row_each(tmp_path):

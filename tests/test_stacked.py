@@ -39,7 +39,7 @@ def dataset():
 @pytest.fixture(autouse=True)
 def _small_data(dataset, monkeypatch):
     monkeypatch.setattr("fedentropy_core.runs.training.load_dataset", lambda name: dataset)
-    monkeypatch.setattr("fedentropy_core.runs.files.known_fingerprint", lambda name: dataset.fingerprint)
+    monkeypatch.setattr("fedentropy_core.data.catalogue.SYNTHETIC_FINGERPRINT", dataset.fingerprint)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paper.study import SHOWN, STUDIES, find_study, label_fields
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import load_record, load_records
+from fedentropy_core.runs.listing import load_records
+from fedentropy_core.runs.record import load_record
 from fedentropy_core.runs.study import Study, choose, estimate, overview
 from fedentropy_core.runs.train import Means, run_all
 from fedentropy_core.work import weights_hash

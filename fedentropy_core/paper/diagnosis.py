@@ -15,7 +15,8 @@ from fedentropy_core.report.looks import NAMES
 from fedentropy_core.report.records import MEASURES
 from fedentropy_core.report.tables import MISSING
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import RunRecord, load_record
+from fedentropy_core.runs.listing import read_record
+from fedentropy_core.runs.record import RunRecord
 
 
 def diagnosis_table(results: Path | str | None = None) -> pd.DataFrame:
@@ -49,9 +50,8 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_run(config: RunConfig, study: str, results: Path | str | None) -> RunRecord | None:
-    """A study's run; None also for one that diverged at once: there is nothing to report."""
-    path = RunFiles(config, results, study).csv
-    record = load_record(path) if path.exists() else None
+    """A study's run; None also for one that diverged at once: there is nothing to report. A bad one is named."""
+    record = read_record(RunFiles(config, results, study).csv)
     return record if record is not None and len(record.rounds) else None
 
 

@@ -12,7 +12,8 @@ from fedentropy_core.paper.notebooks import check_packages, execute, notebook_pa
 from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
 from fedentropy_core.report.records import Records
 from fedentropy_core.runs import audit
-from fedentropy_core.runs.record import RecordError, record_paths
+from fedentropy_core.runs.listing import record_paths
+from fedentropy_core.runs.record import RecordError
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import run_all
 
@@ -56,7 +57,7 @@ def announce_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> Non
     check_packages()
     _fetch()
     todo = overview(runs, folder)
-    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
+    rounds = todo["left"].sum()
     time = estimate(rounds, overview(study.runs, study=study)["pace"])
     print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {time}")
 

@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedentropy_core.config import PROFILES
 from fedentropy_core.data.catalogue import SPECS
-from fedentropy_core.runs.record import RunRecord, load_records
+from fedentropy_core.runs.listing import ignore, load_records
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RunRecord
 
 DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 CHANCE = {name: 1 / len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": 0.1}
@@ -20,25 +23,29 @@ MEASURES: dict[str, Callable[[RunRecord], float]] = {
 
 @dataclass(frozen=True)
 class Records:
-    """The finished runs of a study, by what they are."""
+    """The finished runs of a study, by what tables show of them."""
 
     runs: dict[tuple[str, int | str, str, int], RunRecord]
     study: str
 
     @classmethod
     def load(cls, study: str, results: Path | str | None = None) -> "Records":
-        """A study's runs."""
-        runs: dict[tuple[str, int | str, str, int], RunRecord] = {}
+        """A study's runs that tables can tell apart; the others are named in a warning.
+
+        In the folder of a profile those with its settings count, elsewhere those that differ in more than tables show.
+        """
+        alike: dict[tuple[str, int | str, str, int], list[RunRecord]] = {}
         for record in load_records(study, results):
-            if record.rounds.empty:  # diverged at once: there is nothing to report
-                continue
             config = record.config
-            key = (config.dataset, config.case, config.label, config.seed)
-            if key in runs:
-                paths = f"{runs[key].path} and {record.path}"
-                raise ValueError(f"{paths} differ in settings that the tables do not show: move one of them away")
-            runs[key] = record
-        return cls(runs, study)
+            if study in PROFILES and named(record.path).identity:
+                ignore(f"{record.path} has other settings or images than the study {study}: tables leave it out")
+            elif not record.rounds.empty:  # diverged at once: there is nothing to report
+                alike.setdefault((config.dataset, config.case, config.label, config.seed), []).append(record)
+        for records in alike.values():
+            if len(records) > 1:
+                paths = ", ".join(str(record.path) for record in records)
+                ignore(f"{paths} differ in settings that tables do not show: tables leave them out")
+        return cls({key: records[0] for key, records in alike.items() if len(records) == 1}, study)
 
     def of(self, dataset: str, case: int | str, method: str) -> list[RunRecord]:
         """The runs of all seeds, by seed."""

@@ -19,7 +19,7 @@ from fedentropy_core.extras import needs
 from fedentropy_core.files import atomic_write
 from fedentropy_core.interrupts import Stop
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import OtherEngine, RecordError, RecordLocked, load_record
+from fedentropy_core.runs.record import OtherEngine, RecordError, load_record
 from fedentropy_core.runs.training import Begun, Ended, Event, Left, Noted, Order, Paused, Played, Workshop, train_stack
 from fedentropy_core.work import Dataset
 
@@ -112,11 +112,11 @@ class ClusterCrew:
     def _claim(self, order: Order) -> None:
         try:
             self.locks.enter_context(order.files.locked())
-        except RecordLocked as why:
+            self.rounds[order] = _rounds_done(order.files)
+        except RecordError as why:
             self.events.append(Left(order, why))
             return
         self.waiting.append(order)
-        self.rounds[order] = _rounds_done(order.files)
 
     def _landed(self) -> list[ray.ObjectRef]:
         """Waits a second for a slice, or, while no worker is left, for workers."""

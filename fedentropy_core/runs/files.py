@@ -13,15 +13,15 @@ from filelock import FileLock, Timeout
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.load import known_fingerprint
 from fedentropy_core.files import atomic_write, results_root
-from fedentropy_core.runs.record import COLUMNS, RecordError, RecordLocked, _short_hash
+from fedentropy_core.runs.names import run_name
+from fedentropy_core.runs.record import COLUMNS, RecordError, RecordLocked
 
 
 class RunFiles:
     """The files of one run: record (.csv and .json), weights (.npz), checkpoint (.ckpt) and lock (.lock).
 
-    They are in the folder of a study, by default of the profile that the configuration belongs to. Only that fixes all
-    settings, so elsewhere the name must tell the runs of a seed apart. A run on other images than the data set's name
-    stands for, those of `fingerprint`, belongs to no study, and its name tells the images as well.
+    They are in the folder of a study, by default of the profile that the configuration belongs to. A run on other
+    images than the data set's name stands for, those of `fingerprint`, belongs to no study.
     """
 
     def __init__(
@@ -34,14 +34,13 @@ class RunFiles:
         root = Path(results) if results is not None else results_root()
         known = known_fingerprint(config.dataset)
         self.config, self.fingerprint = config, fingerprint or known
-        study, identity = study or config.profile, config.key
-        if self.fingerprint != known:
-            study, identity = "custom", _short_hash(f"{config.key} {fingerprint}")
-        name = f"seed{config.seed}" if study == config.profile != "custom" else f"seed{config.seed}-{identity}"
-        self.folder = root / study / "runs" / config.dataset / _case_name(config.case) / config.label
-        self.csv, self.json = self.folder / f"{name}.csv", self.folder / f"{name}.json"
-        self.weights = self.folder / f"{name}.npz"
-        self.checkpoint, self.lock = self.folder / f"{name}.ckpt", self.folder / f"{name}.lock"
+        other_images = self.fingerprint if self.fingerprint != known else None
+        self.study = "custom" if other_images else study or config.profile
+        self.csv = root / self.study / "runs" / f"{run_name(config, self.study, other_images)}.csv"
+        self.json, self.weights, self.checkpoint, self.lock = (
+            self.csv.with_suffix(suffix) for suffix in (".json", ".npz", ".ckpt", ".lock")
+        )
+        self.folder = self.csv.parent
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -106,10 +105,6 @@ class RunFiles:
                 f"cannot write {path}: {error.strerror}; what was written before is intact, "
                 "run again to resume once there is room"
             ) from error
-
-
-def _case_name(case: int | str) -> str:
-    return f"case{case}" if isinstance(case, int) else case
 
 
 def _text_array(text: str) -> np.ndarray:
