@@ -14,6 +14,7 @@ TABLES = """
 from fedentropy_core.paper import claims, diagnosis, heterogeneity, judgment_quality, participation, tables
 from fedentropy_core.paper.controls import ages_table
 from fedentropy_core.paper.study import TABLE_1, shown_records
+from fedentropy_core.report.frame import frame
 records, datasets = shown_records("mirrored"), ["cifar10", "cifar100"]
 tables.accuracy_table(records, "table1", datasets, TABLE_1)
 tables.rounds_table(records, datasets, TABLE_1)
@@ -23,7 +24,7 @@ participation.participation_table(records, datasets)
 judgment_quality.recorded_table(records, ["cifar100"], (3,))
 heterogeneity.index_table(seeds=(0,))
 diagnosis.diagnosis_table()
-claims.verdicts(records)
+claims.decide_all(frame(records.runs.values()))
 ages_table()
 """
 
