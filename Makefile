@@ -27,6 +27,12 @@ STACK   ?=
 STUDY   ?= paper
 JOBS    ?=
 COMMA   := ,
+WORKERS ?= 2
+
+# What needs Flower and Ray is tested by `make flower`.
+ON_FLOWER := tests/test_flower.py tests/test_cluster.py
+# A file stays on one worker: cells of a notebook follow each other, and files share what is dear to make.
+PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(addprefix --ignore=,$(ON_FLOWER))
 
 # On what to train: JOBS runs side by side; RAY=auto or an address is a cluster, STACK=1 stacks seeds on a GPU.
 ON = $(if $(JOBS),--jobs $(JOBS)) $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
@@ -37,7 +43,7 @@ PART = --study $(STUDY) $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS)
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data reproduce audit smoke lab plan train bench test flower sanitize lint clean
+.PHONY: help setup data reproduce audit smoke lab plan train bench check test flower sanitize lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +56,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(RUN) -c 'from fedentropy_core.engines import native; native.announce()'
+	@$(RUN) -c 'from fedentropy_core.engines.build import announce; announce()'
 	@touch $@
 
 data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder
@@ -89,13 +95,14 @@ $(PEERED): fedentropy_core/bench/peers/requirements.txt
 	.peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test: $(READY) lint ## lint, unit tests, every notebook against its stored outputs, the smoke run
-	$(RUN) -m pytest
-	$(RUN) -m pytest --nbval notebooks
-	$(RUN) -m fedentropy_core smoke
+check: $(READY) lint ## lint and the fast tests, in less than a minute
+	$(PYTEST) -m "not slow and not exhaustive" tests
+
+test: $(READY) lint ## lint, all tests but Flower's, every notebook against its stored outputs, the smoke run
+	$(PYTEST) --nbval tests notebooks
 
 flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flower.md
-	$(RUN) -m pytest -m "slow or not slow" tests/test_flower.py tests/test_cluster.py
+	$(RUN) -m pytest $(ON_FLOWER)
 
 $(FLOWER): $(READY)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'
@@ -112,4 +119,4 @@ lint: $(READY) ## ruff, and which room may import which
 	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
 
 clean: ## remove .venv, .peers and caches of tools; data and results stay
-	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis build *.egg-info

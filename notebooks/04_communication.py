@@ -21,6 +21,7 @@
 
 # %%
 from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.reported import TARGETS
 from fedentropy_core.paper.study import TABLE_1, caption, save_table, shown_records
 from fedentropy_core.report import figures as plots
 

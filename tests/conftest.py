@@ -1,9 +1,11 @@
 """What several test files share: a tiny data set that looks like the real ones, and work for an engine."""
 
 import json
+import os
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 
 from fedentropy_core import RunConfig
@@ -15,6 +17,10 @@ from fedentropy_core.work import Dataset, DeviceWork, Round
 # Examples are drawn from a fixed seed: a test that is green stays green until the code changes.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side would wait for each other's threads
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
 
 
 def random_dataset(classes: int = 10, train: int = 300, test: int = 60, seed: int = 0) -> Dataset:

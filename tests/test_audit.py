@@ -1,6 +1,7 @@
 """The audit passes what was trained and catches what was edited or forged."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,17 @@ from fedentropy_core.runs.record import COLUMNS
 CONFIGS = [profile_config("smoke", dataset="synthetic", case=2, method=m, entropy=True) for m in ("fedavg", "moon")]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    engine = make_engine("reference", load_dataset("synthetic"))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder, engine = tmp_path_factory.mktemp("trained"), make_engine("reference", load_dataset("synthetic"))
     for config in CONFIGS:
-        run(config, engine, progress=False, results=tmp_path)
-    return tmp_path
+        run(config, engine, progress=False, results=folder)
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
 
 
 def findings(folder, rounds=2):
@@ -49,6 +55,7 @@ def accuracy(files, number):
     return files.csv.read_text().splitlines()[number].split(",")[1]
 
 
+@pytest.mark.slow
 def test_honest_records_pass(folder):
     assert [(f.ok, f.how, f.rounds) for f in findings(folder)] == [(True, "exact", 2)] * 2
 
@@ -61,6 +68,7 @@ def test_an_edited_record_is_caught(folder):
     assert "round 5" in bad.note
 
 
+@pytest.mark.slow
 def test_a_forged_record_is_caught_by_training(folder):
     files = RunFiles(CONFIGS[0], folder)
     loss = files.csv.read_text().splitlines()[2].split(",")[2]
@@ -75,6 +83,7 @@ def test_a_forged_accuracy_contradicts_the_right_images(folder):
     assert findings(folder, rounds=1)[0].note.endswith("the right test images of round 4 do not add up to its accuracy")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_divergence_must_come_again(folder, tmp_path):
     """One record really diverged; the other was cut after two rounds, and its JSON says that it diverged."""

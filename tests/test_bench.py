@@ -13,7 +13,8 @@ from fedentropy_core.bench.page import PAGE, times, write_times
 from fedentropy_core.bench.peaks import Peaks
 from fedentropy_core.bench.rounds import Setting
 from fedentropy_core.cli import main
-from fedentropy_core.engines import native
+from fedentropy_core.engines import build
+from fedentropy_core.engines.build import available
 from fedentropy_core.files import project_root
 from fedentropy_core.model import CNN
 
@@ -75,7 +76,7 @@ def test_timings_are_written_only_when_asked(tmp_path, monkeypatch, capsys, quic
 def test_peaks():
     found = peaks.measure_peaks(threads=1, seconds=0.01)
     assert found.gemm > 0
-    if native.available():
+    if available():
         assert found.fma > 0
         assert found.instructions in ("AVX-512", "AVX2", "NEON")
     middle = peaks.median_peaks([Peaks(1, gemm, 2 * gemm, "AVX2") for gemm in (3.0, 1.0, 2.0)])
@@ -121,7 +122,7 @@ def test_seconds_of_a_file(tmp_path):
     ]
 
 
-@pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 @pytest.mark.skipif(not (project_root() / ".git").exists(), reason="no checkout")
 def test_this_version_beside_another_commit(monkeypatch, capsys):
     """Here beside the last commit: the times are what they are, the bits are frozen."""

@@ -16,8 +16,7 @@ from torch.nn import functional as F
 import fedentropy_core.engines as engines
 from fedentropy_core import RunConfig, run
 from fedentropy_core.cli import main
-from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.base import UnsuitableModel
+from fedentropy_core.engines import UnsuitableModel, build, make_engine, native
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
@@ -28,7 +27,7 @@ from fedentropy_core.runs.record import RecordError
 from fedentropy_core.runs.train import OutOfTime
 from fedentropy_core.work import LocalRule, Work
 
-needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 ENGINES = [pytest.param("native", marks=needs_compiler), "batched"]
 SMALL = {"dataset": "synthetic", "case": "iid", "devices": 10, "fraction": 0.2, "epochs": 1, "rounds": 2}
 
@@ -61,7 +60,7 @@ def test_what_no_float_can_hold_is_refused_by_name(name, value):
 @pytest.mark.parametrize("engine", ["native", "batched", "reference"])
 def test_a_batch_larger_than_a_device_is_the_whole_device(engine, dataset):
     """However large it is."""
-    if engine == "native" and native.compiler() is None:
+    if engine == "native" and build.compiler() is None:
         pytest.skip("no C++ compiler")
     worker = make_engine(engine, dataset, device="cpu")
     weights, device = initial_weights(10, np.random.default_rng(0)), random_device(np.arange(40), epochs=2)

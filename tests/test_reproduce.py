@@ -50,12 +50,12 @@ def test_other_records_do_not_get_into_the_project():
 
 def test_a_record_that_comes_in_meanwhile_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDENTROPY_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr("fedentropy_core.paper.pages.write_pages", list)
     for name, value in (
         ("project_root", tmp_path),
         ("notebook_paths", []),
         ("_fetch", []),
         ("check", []),
-        ("write_pages", []),
     ):
         monkeypatch.setattr(reproduction, name, lambda *_, value=value: value)
     monkeypatch.setattr(reproduction, "execute", lambda *_: write_record(tmp_path / "results", ROUNDS))

@@ -90,7 +90,7 @@ def test_stacked_records_are_those_of_runs_alone(fields, tmp_path, engine, alone
     assert_as_alone(configs, tmp_path, alone)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_smoke_profile(tmp_path, monkeypatch):
     monkeypatch.undo()
     engine = BatchedEngine(load_dataset("synthetic"), "cpu")

@@ -147,6 +147,7 @@ def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp
     assert "was made by the batched engine: go on with that one" in shown
 
 
+@pytest.mark.slow
 def test_stacked_seeds_leave_the_same_records(tmp_path):
     run_all(RUNS[:2], Means("batched", "cpu"), tmp_path / "alone", progress=False)
     run_all(RUNS[:2], Means("batched", "cpu", stack_seeds=True), tmp_path / "stacked", progress=False)
@@ -155,6 +156,7 @@ def test_stacked_seeds_leave_the_same_records(tmp_path):
         assert alone == stacked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
     sweep = Study("sweep", "some", tuple(RUNS[:2]), with_weights=(RUNS[1],))
@@ -164,6 +166,7 @@ def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
     assert weights_hash(kept.weights) == kept.rounds["weights"].iloc[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path, capsys):
     with RunFiles(RUNS[2], tmp_path).locked():

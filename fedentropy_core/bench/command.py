@@ -20,22 +20,6 @@ from fedentropy_core.methods import METHODS
 ROUNDS = 7
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--against", metavar="COMMIT", help="the native engine beside that of another commit")
-    what.add_argument("--scale", action="store_true", help="what a round costs as it grows")
-    what.add_argument("--peers", action="store_true", help="the same round in other frameworks; `make bench PEERS=1`")
-    what.add_argument("--schedule", action="store_true", help="what more cores would give, computed")
-    parser.add_argument("--show", action="store_true", help="what --scale, --peers or --schedule measured before")
-    parser.add_argument("--engines", nargs="+", metavar="ENGINE", help="default: reference, and native where built")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help="default: all")
-    parser.add_argument("--rounds", type=int, help="timed rounds of each, after warming up (default: 7; against: 20)")
-    parser.add_argument("--threads", type=int, help="default: all usable cores")
-    parser.add_argument("--device", help="torch device of the engines that can use another than the CPU")
-    parser.add_argument("--no-growth", action="store_true", help="leave out how the cost grows")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write all timings as JSON")
-
-
 def main(options: argparse.Namespace) -> None:
     """Times and prints tables. The engines' timings are written only if asked."""
     if options.rounds is not None and options.rounds < 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from fedentropy_core.engines.native import compiler
+from fedentropy_core.engines.build import compiler
 
 SOURCE = Path(__file__).with_name("peaks.cpp")
 GEMM_SIZE = 2_048

@@ -8,8 +8,7 @@ from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
 from fedentropy_core.files import project_root, results_root
-from fedentropy_core.paper.notebooks import execute, notebook_paths
-from fedentropy_core.paper.pages import write_pages
+from fedentropy_core.paper.notebooks import check_packages, execute, notebook_paths
 from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
 from fedentropy_core.report.records import Records
 from fedentropy_core.runs import audit
@@ -30,6 +29,9 @@ def reproduce(records: int, rounds: int) -> None:
             f"FEDENTROPY_RESULTS is {results_root()}, but the README and the figures are those of the project's own "
             "records: unset it, or make notebooks of other records with papermill, as the README says"
         )
+    check_packages()
+    from fedentropy_core.paper.pages import write_pages  # the verdicts in them need the extra, an audit does not
+
     datasets = _fetch()
     paths = _recorded()
     findings = check(paths, records, rounds)
@@ -52,6 +54,7 @@ def _recorded() -> list[Path]:
 
 def announce_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Before training anew: the data, how much is to be trained, and how long the shipped records say that takes."""
+    check_packages()
     _fetch()
     todo = overview(runs, folder)
     rounds = todo["left"].sum()
@@ -68,6 +71,7 @@ def finish_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
 
 def smoke() -> None:
     """Training, audit and every notebook on the synthetic set, in a temporary folder."""
+    check_packages()
     labels = (*TABLE_1, *SYNERGY, *ABLATION)
     runs = [profile_config("smoke", dataset="synthetic", case=1, **label_fields(label)) for label in labels]
     runs += [profile_config("smoke", dataset="synthetic", case=case, entropy=True) for case in (2, 3)]

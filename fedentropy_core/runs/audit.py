@@ -16,7 +16,8 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from fedentropy_core.data.load import DatasetMissing, load_dataset
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.machine import cpu_model
 from fedentropy_core.runs.record import RecordError, RunRecord, first_digest, load_record, next_digest
@@ -163,7 +164,7 @@ def _why_inexact(record: RunRecord) -> str | None:
     """Why the same bits cannot be asked for; None if they can."""
     engine = record.about["engine"]
     if engine == "native":
-        return None if native.available() else "the native engine cannot be built here"
+        return None if available() else "the native engine cannot be built here"
     if engine == "reference":
         made_on = [record.about["provenance"], *record.about.get("begun_on", [])]
         others = sorted({made["cpu"] for made in made_on} - {cpu_model()})

@@ -1,16 +1,14 @@
 """Where a run's files are, and how they are written: record, weights, checkpoint, lock."""
 
-import fcntl
 import io
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.load import known_fingerprint
@@ -47,19 +45,20 @@ class RunFiles:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the run's lock, so that no other process works on it; fails at once on an unwritable folder."""
+        lock = FileLock(self.lock, blocking=False)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = self.lock.open("w")
+            lock.acquire()
+        except Timeout:
+            raise RecordLocked(f"another process is working on {self.csv}") from None
         except OSError as error:
             advice = "choose another results folder"
             raise RecordError(f"cannot write to {self.folder}: {error.strerror}; {advice}") from None
-        with lock:
-            if not _lock(lock, self.lock):
-                raise RecordLocked(f"another process is working on {self.csv}")
-            try:
-                yield
-            finally:
-                self.lock.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            self.lock.unlink(missing_ok=True)  # while held: who has opened it meanwhile sees that it is gone
+            lock.release()
 
     def write_record(self, lines: list[str], about: dict, weights: np.ndarray | None = None) -> None:
         """The CSV last: in its place it means that the record is complete."""
@@ -106,15 +105,6 @@ class RunFiles:
                 f"cannot write {path}: {error.strerror}; what was written before is intact, "
                 "run again to resume once there is room"
             ) from error
-
-
-def _lock(file: TextIO, path: Path) -> bool:
-    """Takes the lock if it is free. The last holder removes the file, so it must still be the one at `path`."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except (BlockingIOError, FileNotFoundError):
-        return False
 
 
 def _text_array(text: str) -> np.ndarray:

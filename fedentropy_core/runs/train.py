@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fedentropy_core.config import RunConfig
@@ -99,7 +98,8 @@ class Means:
 
     def crew(self, orders: Sequence[Order], stop: Stop) -> "Crew | ClusterCrew":
         if self.ray:
-            cluster = _cluster()
+            from fedentropy_core.runs import cluster  # Ray, which it loads, is in no core
+
             return cluster.ClusterCrew(orders, self.ray, cluster.Share(self.cpus, self.gpus, self.engine), stop)
         stacks = seed_stacks(orders) if self.stack_seeds else [[order] for order in orders]
         return Crew(stacks, Workshop(self.engine, self.device), self.jobs or self._side_by_side(), stop)
@@ -181,11 +181,3 @@ def finished(files: RunFiles, keep_weights: bool = False) -> RunRecord:
         raise RecordError(f"{files.csv} was finished without keeping weights; train it into another results folder")
     files.checkpoint.unlink(missing_ok=True)  # a process that was killed at the very end left it
     return record
-
-
-def _cluster() -> ModuleType:
-    try:
-        from fedentropy_core.runs import cluster
-    except ModuleNotFoundError:
-        raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
-    return cluster
