@@ -9,7 +9,7 @@ from fedentropy_core.bench.probe import Probe, measured
 from fedentropy_core.bench.rounds import Setting
 from fedentropy_core.bench.scale_figure import scale_figure
 from fedentropy_core.cli import main
-from fedentropy_core.engines import native
+from fedentropy_core.engines.build import available
 from fedentropy_core.report import figures
 
 SMALL = Setting(devices=2, images=10, epochs=1, batch_size=5, test_images=20)
@@ -107,7 +107,7 @@ def test_measured_is_what_is_written(tmp_path, monkeypatch, capsys):
     assert json.loads(file.read_text()) == report() | {"rounds": 3}
 
 
-@pytest.mark.skipif(not native.available(), reason="no C++ compiler")
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
 @pytest.mark.parametrize("runs", [None, 2])
 def test_a_setting_is_measured(runs, dataset, monkeypatch):
     monkeypatch.setattr("fedentropy_core.bench.rounds.TRAIN_IMAGES", 300)
@@ -116,7 +116,7 @@ def test_a_setting_is_measured(runs, dataset, monkeypatch):
     assert found["peak_memory_mb"] >= found["memory_before_mb"] > 0
 
 
-@pytest.mark.skipif(not native.available(), reason="no C++ compiler")
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
 def test_each_setting_is_measured_by_a_process_of_its_own(capsys):
     report = scale.measured(1, {"threads": [Probe(SMALL, threads=1, runs=None, rounds=1)]})
     (entry,) = report["axes"]["threads"]

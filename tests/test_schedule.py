@@ -6,7 +6,7 @@ from conftest import random_dataset
 from fedentropy_core import RunConfig
 from fedentropy_core.bench import schedule as module
 from fedentropy_core.bench.schedule import Parts, measure, schedule, table
-from fedentropy_core.engines import native
+from fedentropy_core.engines.build import available
 
 
 def test_a_round_on_one_core_takes_all_its_parts():
@@ -67,7 +67,7 @@ def test_table(monkeypatch):
     assert [row.endswith("as `make train` does") for row in rows] == [False, False, True, False]
 
 
-@pytest.mark.skipif(not native.available(), reason="no C++ compiler")
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
 def test_parts_are_measured():
     config = RunConfig(case="iid", devices=4, fraction=0.5, epochs=1, entropy=True)
     parts = measure(1, config, random_dataset(train=200, test=1000))

@@ -12,7 +12,7 @@ from fedentropy_core.bench.page import write_times
 from fedentropy_core.bench.peaks import Peaks
 from fedentropy_core.bench.rounds import Setting, Timing, bench, growth, synthetic_dataset
 from fedentropy_core.bench.tables import comparison, growth_table
-from fedentropy_core.engines import native
+from fedentropy_core.engines.build import available
 from fedentropy_core.files import project_root
 from fedentropy_core.machine import usable_cores
 from fedentropy_core.methods import METHODS
@@ -61,7 +61,7 @@ def _draw(report: dict) -> None:
 
 def _engines(options: argparse.Namespace) -> None:
     rounds = options.rounds or ROUNDS
-    threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), native.available()
+    threads, dataset, has_native = options.threads or usable_cores(), synthetic_dataset(), available()
     engines = tuple(options.engines or (("reference", "native") if has_native else ("reference",)))
     timings, peaks = bench(engines, options.methods or METHODS, rounds, options.device, threads, dataset=dataset)
     fma = f"FMA peak {peaks.fma:.0f}, " if peaks.fma else ""

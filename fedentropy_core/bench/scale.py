@@ -9,7 +9,7 @@ import numpy as np
 from fedentropy_core.bench.files import about
 from fedentropy_core.bench.probe import Probe
 from fedentropy_core.bench.rounds import Setting, flops
-from fedentropy_core.engines import native
+from fedentropy_core.engines.build import available
 from fedentropy_core.machine import usable_cores
 from fedentropy_core.runs.train import side_by_side
 
@@ -31,7 +31,7 @@ def probes(rounds: int, cores: int) -> dict[str, list[Probe]]:
 
 def measured(rounds: int = 7, axes: dict[str, list[Probe]] | None = None) -> dict:
     """What is written to the file."""
-    if not native.available():
+    if not available():
         raise ValueError("scale is measured of the native engine, which needs a C++ compiler")
     report, found = about(), {}
     for axis, series in (axes or probes(rounds, usable_cores())).items():
