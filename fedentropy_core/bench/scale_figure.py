@@ -3,12 +3,15 @@
 import statistics
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fedentropy_core.bench.scale import line, shares, value
+from fedentropy_core.extras import needs
 from fedentropy_core.report.figures import use_style
+
+with needs("report"):
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 AXES = {"cohort": "devices in the cohort", "batch": "batch size", "threads": "threads", "runs": "runs side by side"}
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"

@@ -11,14 +11,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
-
 from fedentropy_core.bench.files import about
 from fedentropy_core.bench.peers import tree
 from fedentropy_core.bench.rounds import Setting
 from fedentropy_core.config import RunConfig
+from fedentropy_core.extras import needs
 from fedentropy_core.files import project_root
 from fedentropy_core.machine import usable_cores
+
+with needs("dev"):
+    import psutil
 
 FOLDER = Path(__file__).parent
 FILE = Path("results/peers.json")

@@ -4,7 +4,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import psutil
+from fedentropy_core.extras import needs
+
+with needs("dev"):
+    import psutil
 
 SAMPLE_SECONDS = 0.1
 
