@@ -7,11 +7,11 @@ import jupytext
 import nbformat
 import pytest
 from conftest import write_record
+from fedentropy_core.report.records import Records
 from matplotlib import pyplot as plt
 
 from fedentropy_core.paper.notebooks import cleaned, notebook_paths
 from fedentropy_core.report import figures as plots
-from fedentropy_core.report.records import Records
 
 NOTEBOOKS = notebook_paths()
 

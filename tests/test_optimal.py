@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from fedentropy_core.report.records import Records
 from matplotlib import pyplot as plt
 
 from fedentropy_core import RunConfig, judge, run
@@ -14,7 +15,6 @@ from fedentropy_core.paper import judgment_figures as paper_figures
 from fedentropy_core.paper import judgment_quality as optimal
 from fedentropy_core.report import groups
 from fedentropy_core.report import judgment_figures as plots_judgment
-from fedentropy_core.report.records import Records
 
 
 def random_devices(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

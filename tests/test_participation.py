@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from conftest import write_record
+from fedentropy_core.report.records import Records
 
 from fedentropy_core.paper.participation import QUARTERS, kept_by_size, participation_table, participation_text
 from fedentropy_core.report.partitions import label_counts
-from fedentropy_core.report.records import Records
 
 
 def test_shares_and_images(tmp_path):

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 from conftest import write_record
+from fedentropy_core.report.records import Records
 
 from fedentropy_core.paper import tables as report
-from fedentropy_core.report.records import Records
 from fedentropy_core.report.tables import write_table
 
 ROUNDS = 1000

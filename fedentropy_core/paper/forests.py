@@ -9,8 +9,7 @@ from fedentropy_core.paper.claims import against_baselines, with_entropy
 from fedentropy_core.paper.comparisons import Cells, Pair, judge_accuracy
 from fedentropy_core.paper.reported import BASELINES
 from fedentropy_core.report.forest import forest
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 
 XLABEL = "points of accuracy, last hundred rounds"
 

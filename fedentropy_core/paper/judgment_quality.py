@@ -17,10 +17,12 @@ from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.judgment import RESOLUTION, group_entropy, judge
 from fedentropy_core.methods import aggregate
+from fedentropy_core.paper.tables import with_runs
+from fedentropy_core.report.frame import cell, same_seeds
 from fedentropy_core.report.groups import Group, all_groups, best_group
+from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.partitions import count_labels, label_counts
-from fedentropy_core.report.records import DATASET_NAMES, Records
-from fedentropy_core.report.tables import MISSING
+from fedentropy_core.report.tables import MISSING, Shown
 from fedentropy_core.runs.record import RunRecord
 from fedentropy_core.work import Cohort, Dataset, Engine
 
@@ -75,7 +77,7 @@ def greedy_table(rounds: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return means.reset_index()
 
 
-def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> Shown:
     """The table to read."""
     columns = {"all": "all chosen", "random": "random drop", "judgment": "judgment", "best": "best group"}
     text = {name: table[name].astype(str) for name in by} | {"rounds": table["rounds"].astype(str)}
@@ -83,7 +85,7 @@ def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     text |= {"devices kept": table["kept"].map("{:.1f}".format), "by the best": table["best_kept"].map("{:.1f}".format)}
     text["judgment is the best"] = table["equal"].map("{:.0%}".format)
     text["share of the gain"] = table["gain"].map("{:.1%}".format)
-    return pd.DataFrame(text)
+    return Shown(pd.DataFrame(text))
 
 
 # ------------------------------------------------------------------------------------------------ soft and true labels
@@ -162,13 +164,13 @@ def groups_table(rounds: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def groups_text(table: pd.DataFrame) -> pd.DataFrame:
+def groups_text(table: pd.DataFrame) -> Shown:
     """The table to read."""
     points = [
         f"{mean:+.1f} ± {std:.1f}" if std == std else f"{mean:+.1f}"
         for mean, std in zip(table["points"], table["points_std"], strict=True)
     ]
-    return pd.DataFrame(
+    text = pd.DataFrame(
         {
             "case": table["case"],
             "group": table["group"],
@@ -180,6 +182,7 @@ def groups_text(table: pd.DataFrame) -> pd.DataFrame:
             "points over all chosen": np.where(table["group"] == "all chosen", MISSING, points),
         }
     )
+    return Shown(text)
 
 
 def soft_label_distance(played: PlayedRound) -> float:
@@ -232,26 +235,27 @@ def chosen_entropy(record: RunRecord) -> float:
     return float(np.mean([group_entropy(*_shares(counts[list(chosen)])) for chosen in record.rounds["chosen"]]))
 
 
-def recorded_table(records: Records, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
+def recorded_table(runs: pd.DataFrame, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
     """A row a data set and case: means over all recorded rounds of FedEntropy.
 
     `uniform` is the entropy of devices drawn without pools: FedAvg's, of the same seeds.
     """
-    methods = ("fedavg+entropy", "fedavg")
-    rows, paired = [], records.paired(methods)
+    variants = ("fedavg+entropy", "fedavg")
+    rows, shared = [], same_seeds(runs, variants)
     for dataset in datasets:
         for case in cases:
-            runs, plain = (paired.of(dataset, case, method) for method in methods)
-            row = {"dataset": dataset, "case": case, "method": methods[0], "seeds": len(runs)}
-            row["recorded"] = len(records.of(dataset, case, methods[0]))
-            row["uniform"] = np.mean([chosen_entropy(run) for run in plain]) if plain else None
-            means = pd.concat(map(recorded_rounds, runs)).mean() if runs else pd.Series(dtype=float)
+            judged, plain = (list(cell(shared, dataset, case, variant)["record"]) for variant in variants)
+            row = {"dataset": dataset, "case": case, "variant": variants[0], "seeds": len(judged)}
+            row["recorded"] = len(cell(runs, dataset, case, variants[0]))
+            row["uniform"] = np.mean([chosen_entropy(record) for record in plain]) if plain else None
+            means = pd.concat(map(recorded_rounds, judged)).mean() if judged else pd.Series(dtype=float)
             rows.append(row | {name: means.get(name) for name in ("all", "random", "judgment", "best", "kept")})
     return pd.DataFrame(rows)
 
 
-def recorded_text(table: pd.DataFrame) -> pd.DataFrame:
-    """The table to read; a cell without runs shows "—"."""
+def recorded_text(table: pd.DataFrame) -> Shown:
+    """The table to read; data sets without runs are named beneath."""
+    table, note = with_runs(table)
     columns = {
         "uniform": "uniform draw",
         "all": "all chosen",
@@ -262,7 +266,7 @@ def recorded_text(table: pd.DataFrame) -> pd.DataFrame:
     text = {"data": table["dataset"].map(DATASET_NAMES), "case": table["case"].astype(str)}
     text |= {f"entropy, {shown}": table[name].map(_number(3)) for name, shown in columns.items()}
     text |= {"devices kept": table["kept"].map(_number(1)), "seeds": table["seeds"].astype(str)}
-    return pd.DataFrame(text)
+    return Shown(pd.DataFrame(text), note)
 
 
 def _number(digits: int):

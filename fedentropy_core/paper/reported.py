@@ -5,8 +5,7 @@ from functools import cache
 import pandas as pd
 
 from fedentropy_core.files import project_root
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 
 BASELINES = ("fedavg", "fedprox", "scaffold", "moon")  # the paper's; methods.py may have more
 

@@ -9,10 +9,9 @@ from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
 from fedentropy_core.files import atomic_write, project_root, results_root
 from fedentropy_core.paper.notebooks import execute, notebook_paths
-from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_records
+from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_runs
 from fedentropy_core.paper.tables import accuracy_table, gains_shown, gains_table, side_by_side
-from fedentropy_core.report.records import Records
-from fedentropy_core.report.tables import markdown
+from fedentropy_core.report.frame import SHOWN as SHOWN_OF_A_RUN
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.record import RecordError, record_paths
 from fedentropy_core.runs.study import Study, estimate, overview
@@ -105,14 +104,13 @@ def readme_tables() -> str:
 
     Of the study that is shown; a table says which one that is.
     """
-    records = shown_records()
-    long, gains = accuracy_table(records, "table1", list(SPECS), TABLE_1), gains_table(records, list(SPECS))
-    trained = gains["dataset"].isin(gains.loc[gains["seeds"] > 0, "dataset"])
+    runs = shown_runs()
+    long, gains = accuracy_table(runs, "table1", list(SPECS), TABLE_1), gains_table(runs, list(SPECS))
     return (
-        f"{caption(records)}.\n\n"
-        + markdown(side_by_side(long[long["measure"] == "last ten"]))
+        f"{caption(runs)}.\n\n"
+        + side_by_side(long[long["measure"] == "last_ten"]).markdown()
         + "\nWhat FedEntropy adds to each method, in points, paired by seed:\n\n"
-        + markdown(gains_shown(gains[trained & (gains["measure"] != "best round")]))
+        + gains_shown(gains[gains["measure"] != "best"]).markdown()
     )
 
 
@@ -146,7 +144,8 @@ def _fetch() -> list[str]:
 
 def _compare(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Prints fresh and shipped accuracy of each run that both have; AuditFailed where bits had to be the same."""
-    shipped, fresh = Records.load(study.name).runs, Records.load(runs[0].profile, folder).runs
+    there = (shown_runs(study.name), shown_runs(runs[0].profile, folder))
+    shipped, fresh = (found.set_index(SHOWN_OF_A_RUN)["record"].to_dict() for found in there)
     both = sorted(shipped.keys() & fresh.keys(), key=str)
     print(f"{len(fresh)} of {len(runs)} runs trained anew, {len(both)} of them shipped as well")
     wrong = 0

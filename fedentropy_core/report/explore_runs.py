@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from fedentropy_core.config import RunConfig, unusual
 from fedentropy_core.report.explore import Panel, _control
 from fedentropy_core.report.figures import use_style
-from fedentropy_core.report.looks import NAMES, line
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES, line
 from fedentropy_core.runs.record import RunRecord, load_records, studies_there
 
 SHOWN_OF_A_RUN = {

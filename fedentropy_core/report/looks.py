@@ -1,6 +1,10 @@
-"""How a variant is named and drawn, everywhere: a row a variant."""
+"""How data sets and variants are named, and variants drawn, everywhere: a row a variant."""
 
 from dataclasses import dataclass
+
+from fedentropy_core.data.catalogue import SPECS
+
+DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 
 
 @dataclass(frozen=True)
