@@ -157,13 +157,16 @@ def _smooth(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mark(axes: Axes, values: Mapping[str, float | None]) -> None:
-    """A triangle just outside the right edge for each value there is."""
-    for variant, value in values.items():
-        if value is not None:
-            axes.plot(
-                1.015, value, marker="<", markersize=6, color=COLOURS[variant], markeredgecolor="0.2",
-                markeredgewidth=0.5, transform=axes.get_yaxis_transform(), clip_on=False, zorder=5,
-            )  # fmt: skip
+    """A triangle just outside the right edge for each value there is; one that would hide the last stands beside it."""
+    low, high = axes.get_ylim()
+    column, last = 0, -np.inf
+    for variant, value in sorted(((v, x) for v, x in values.items() if x is not None), key=lambda item: item[1]):
+        column = column + 1 if value - last < 0.04 * (high - low) else 0
+        last = value
+        axes.plot(
+            1.02 + 0.03 * column, value, marker="<", markersize=6, color=COLOURS[variant], markeredgecolor="0.2",
+            markeredgewidth=0.5, transform=axes.get_yaxis_transform(), clip_on=False, zorder=5,
+        )  # fmt: skip
 
 
 def _nothing(axes: Axes) -> None:
