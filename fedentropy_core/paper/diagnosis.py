@@ -15,8 +15,8 @@ from fedentropy_core.report.tables import MISSING, Shown
 
 
 def diagnosis_table(mirrored: pd.DataFrame, diagnosis: pd.DataFrame) -> pd.DataFrame:
-    """From the runs of these studies, a row a run. Accuracies in percent: the paper's, and ours as specified and changed,
-    each by three measures."""
+    """A row a run of these studies, accuracies in percent: the paper's, and ours as specified and changed, each by three
+    measures."""
     rows = []
     for cause in CAUSES:
         for label, case in cause.runs:

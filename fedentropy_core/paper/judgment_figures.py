@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedentropy_core.paper.judgment_quality import PlayedRound
+from fedentropy_core.paper.played import PlayedRound
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.groups import all_groups
 from fedentropy_core.report.looks import COLOURS

@@ -34,7 +34,8 @@ def _server(axes: Axes) -> None:
     _box(axes, 0.15, 4.65, 9.7, 1.6, "0.35", "#f5f5f5")
     _text(axes, 0.35, 5.95, "server", weight="bold")
     _step(axes, 0.35, 5.25, 1, "select from a pool,\nsend the model")
-    _step(axes, 3.0, 5.25, 4, "judgment: leave out the device\nwhose absence raises the entropy most,\nas long as it rises")
+    judgment = "judgment: leave out the device\nwhose absence raises the entropy most,\nas long as it rises"
+    _step(axes, 3.0, 5.25, 4, judgment)
     _step(axes, 7.6, 5.25, 6, "average the\nmodels kept")
 
 
@@ -85,9 +86,7 @@ def _text(axes: Axes, x: float, y: float, text: str, **look: object) -> None:
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, edge: str, face: str) -> None:
     style = "round,pad=0,rounding_size=0.12"
-    axes.add_patch(
-        FancyBboxPatch((x, y), width, height, boxstyle=style, edgecolor=edge, facecolor=face, linewidth=1.3)
-    )
+    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=style, edgecolor=edge, facecolor=face, linewidth=1.3))
 
 
 def _arrow(

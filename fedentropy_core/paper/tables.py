@@ -7,6 +7,7 @@ those that all of them have count.
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from fedentropy_core.paper.reported import BASELINES, ROUNDS_TABLES, TARGETS, papers_number
@@ -54,7 +55,8 @@ def megabytes_table(runs: pd.DataFrame, datasets: Sequence[str], variants: Seque
 
 def to_target(runs: pd.DataFrame, what: str) -> pd.DataFrame:
     """The runs that have a target, with their rounds or megabytes to it as a column; NaN where it is not reached."""
-    runs = runs[[place in TARGETS for place in zip(runs["dataset"], runs["case"], strict=True)]]
+    there = [place in TARGETS for place in zip(runs["dataset"], runs["case"], strict=True)]
+    runs = runs[np.array(there, dtype=bool)]
     rows = zip(runs["record"], runs["dataset"], runs["case"], strict=True)
     return runs.assign(**{f"{what}_to_target": [reached(record, TARGETS[d, c])[what] for record, d, c in rows]})
 
@@ -89,8 +91,7 @@ def gains_table(runs: pd.DataFrame, datasets: Sequence[str], cases: Sequence[int
 
 def paired(runs: pd.DataFrame, dataset: str, case: int, one: str, other: str) -> pd.DataFrame:
     """A row a seed that both have: columns of `one`, and those of `other` as <column>_other."""
-    columns = ["seed", *MEASURES, "diverged", "record"]
-    sides = (cell(runs, dataset, case, variant)[columns] for variant in (one, other))
+    sides = (cell(runs, dataset, case, variant) for variant in (one, other))
     return pd.merge(*sides, on="seed", suffixes=("", "_other"))
 
 

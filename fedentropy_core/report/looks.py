@@ -17,8 +17,8 @@ class Look:
     wide: bool = False
 
 
-# Pairs of one hue, light without and dark with FedEntropy, after the colour-blind safe set of Okabe and Ito; dashes tell
-# them apart in grey print. FedAvg and FedEntropy are wide since FedProx, broken, lies on them where the two hardly differ.
+# Pairs of one hue, light without and dark with FedEntropy, after the colour-blind safe set of Okabe and Ito; dashes
+# tell them apart in grey print. FedAvg and FedEntropy are wide since FedProx, broken, lies on them.
 LOOKS = {
     "fedavg": Look("FedAvg", "#a0a0a0", (0, (4, 1.5)), wide=True),
     "fedprox": Look("FedProx", "#56b4e9", (0, (1, 1))),
