@@ -15,8 +15,7 @@ from fedentropy_core.report.tables import MISSING, Shown
 
 
 def diagnosis_table(mirrored: pd.DataFrame, diagnosis: pd.DataFrame) -> pd.DataFrame:
-    """A row a run of these studies, accuracies in percent: the paper's, and ours as specified and changed, each by three
-    measures."""
+    """A row a run, accuracies in percent: the paper's, and ours as specified and changed, each by three measures."""
     rows = []
     for cause in CAUSES:
         for label, case in cause.runs:

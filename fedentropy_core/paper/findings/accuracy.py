@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedentropy_core.paper.findings.common import DECIDES, LIKE_FEDAVG, OURS, datasets, gain, places
+from fedentropy_core.paper.findings.common import DECIDES, LIKE_FEDAVG, OURS, datasets, gain, in_cases, places
 from fedentropy_core.paper.protocol import CONFIDENCE, TABLE_ROUNDS, VERDICT_ROUNDS
 from fedentropy_core.paper.reported import papers_number
 from fedentropy_core.paper.study import PAPER_CASES, TABLE_1
@@ -25,20 +25,20 @@ def accuracy(runs: pd.DataFrame) -> Findings:
 
 def leads_fedavg(runs: pd.DataFrame, dataset: str) -> Iterator[Finding]:
     found = [
-        (case, pairs, _papers_lead(dataset, case, OURS, "fedavg"))
+        (case, pairs, paper)
         for case, pairs in places(runs, dataset, OURS, "fedavg")
+        if (paper := _papers_lead(dataset, case, OURS, "fedavg")) is not None
     ]
-    found = [(case, pairs, paper) for case, pairs, paper in found if paper is not None]
     if not found:
         return
     cases, pairs, papers = zip(*found, strict=True)
     by_hundred, by_ten = ([gain(each, measure).mean() for each in pairs] for measure in (DECIDES, "last_ten"))
     yield say(
-        "On {data} FedEntropy leads FedAvg in cases {cases} by {by_hundred} points over the last {hundred} rounds, by "
+        "On {data} FedEntropy leads FedAvg in {cases} by {by_hundred} points over the last {hundred} rounds, by "
         "{by_ten} over the last {ten}, the paper's measure (the paper: {papers}).",
         lambda least: least > 0,
         data=DATASET_NAMES[dataset],
-        cases=listed(cases),
+        cases=in_cases(cases),
         by_hundred=listed(by_hundred, ".1f"),
         by_ten=listed(by_ten, ".1f"),
         papers=listed(papers, ".1f"),
@@ -208,11 +208,11 @@ def curves(runs: pd.DataFrame) -> Findings:
             early, late = ([_mean_gain(pairs, part) for _, pairs in found] for part in ("head", "tail"))
             findings.append(
                 say(
-                    "On {data} FedEntropy leads FedAvg in cases {cases} by {early} points over the first {hundred} "
+                    "On {data} FedEntropy leads FedAvg in {cases} by {early} points over the first {hundred} "
                     "rounds and by {late} over the last.",
                     lambda least: least > 0,
                     data=DATASET_NAMES[dataset],
-                    cases=listed(case for case, _ in found),
+                    cases=in_cases(case for case, _ in found),
                     early=listed(early, ".1f"),
                     late=listed(late, ".1f"),
                     hundred=VERDICT_ROUNDS,

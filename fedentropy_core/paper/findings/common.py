@@ -1,6 +1,6 @@
 """What findings of several topics need."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -8,6 +8,7 @@ import pandas as pd
 from fedentropy_core.data.catalogue import SPECS
 from fedentropy_core.paper.study import PAPER_CASES
 from fedentropy_core.paper.tables import paired
+from fedentropy_core.report.findings import listed
 
 OURS = "fedavg+entropy"
 LIKE_FEDAVG = ("fedavg", "fedprox", "moon")  # the baselines that change local training a little
@@ -20,6 +21,12 @@ def places(runs: pd.DataFrame, dataset: str, one: str, other: str) -> Iterator[t
         pairs = paired(runs, dataset, case, one, other)
         if len(pairs):
             yield case, pairs
+
+
+def in_cases(cases: Iterable[int]) -> str:
+    """Case 2, or cases 1 and 2."""
+    cases = list(cases)
+    return f"case{'s' * (len(cases) > 1)} {listed(cases)}"
 
 
 def gain(pairs: pd.DataFrame, measure: str = DECIDES) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.paper.controls import WITHOUT_POOLS
+from fedentropy_core.paper.findings.common import in_cases
 from fedentropy_core.report.findings import Finding, Findings, listed, say
 
 CHANCE = 10.0  # percent, CIFAR-10
@@ -104,10 +105,10 @@ def _pools(table: pd.DataFrame) -> Iterator[Finding]:
     if len(found):
         yield say(
             "It is the pools that harm SCAFFOLD with FedEntropy: with the judgment and uniform draws it ends at "
-            "{changed} % in cases {cases}, with the pools at {specified}.",
+            "{changed} % in {cases}, with the pools at {specified}.",
             lambda least: least > 0,
             changed=listed(found["changed last_ten"], ".1f"),
-            cases=listed(found["case"]),
+            cases=in_cases(found["case"]),
             specified=listed(found["specified last_ten"], ".1f"),
             least=float((found["changed last_ten"] - found["specified last_ten"]).min()),
         )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedentropy_core.paper.heterogeneity import concentration
 from fedentropy_core.paper.study import TABLE_1
-from fedentropy_core.report.findings import Findings, listed, say
+from fedentropy_core.report.findings import Findings, say
 from fedentropy_core.report.frame import same_seeds
 from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.partitions import label_counts
@@ -65,9 +65,7 @@ def draws(table: pd.DataFrame) -> Findings:
                 lambda held: held > 0,
                 held=len(held),
                 draws=len(table),
-                which=listed(f"{DATASET_NAMES[row.dataset]}, seed {row.seed}" for row in held.itertuples())
-                if len(held)
-                else "none",
+                which="; ".join(f"{DATASET_NAMES[row.dataset]}, seed {row.seed}" for row in held.itertuples()),
             ),
         ]
     )

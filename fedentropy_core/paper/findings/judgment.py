@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from fedentropy_core.paper.findings.common import in_cases
 from fedentropy_core.paper.observed import round_correlation
 from fedentropy_core.paper.participation import QUARTERS
 from fedentropy_core.paper.protocol import CONFIDENCE
@@ -18,11 +19,11 @@ def greedy(table: pd.DataFrame) -> Findings:
     return Findings(
         [
             say(
-                "On true labels the judgment finds the best group in {equal} % of draws (cases {cases}), gets {gain} "
+                "On true labels the judgment finds the best group in {equal} % of draws ({cases}), gets {gain} "
                 "% of the entropy that the best group would add, and keeps {more:.1f} devices more than that.",
                 lambda least, more: least > 50 and more > 0,
                 equal=listed(100 * table["equal"], ".0f"),
-                cases=listed(table["case"]),
+                cases=in_cases(table["case"]),
                 gain=listed(100 * table["gain"], ".0f"),
                 more=float((table["kept"] - table["best_kept"]).mean()),
                 least=float(100 * table["gain"].min()),
@@ -32,7 +33,7 @@ def greedy(table: pd.DataFrame) -> Findings:
 
 
 def soft_labels(distances: pd.DataFrame, groups: pd.DataFrame) -> Findings:
-    """`distances` of soft from true labels: columns case, round and distance; `groups`: judgment_quality.groups_table."""
+    """`distances` of soft from true labels: case, round and distance; `groups`: judgment_quality.groups_table."""
     by_case = distances.groupby("case")
     first = [rows.loc[rows["round"] == rows["round"].min(), "distance"].mean() for _, rows in by_case]
     last = [rows.loc[rows["round"] == rows["round"].max(), "distance"].mean() for _, rows in by_case]
@@ -41,11 +42,11 @@ def soft_labels(distances: pd.DataFrame, groups: pd.DataFrame) -> Findings:
     return Findings(
         [
             say(
-                "Soft labels come close to the true ones: distance {first} in the first round of cases {cases}, "
+                "Soft labels come close to the true ones: distance {first} in the first round of {cases}, "
                 "{last} in the last.",
                 lambda first_mean, last_mean: last_mean < first_mean / 2,
                 first=listed(first, ".2f"),
-                cases=listed(by_case.groups),
+                cases=in_cases(by_case.groups),
                 last=listed(last, ".2f"),
                 first_mean=float(np.mean(first)),
                 last_mean=float(np.mean(last)),
@@ -74,12 +75,12 @@ def against_random(groups: pd.DataFrame, where: str) -> Findings:
         [
             say(
                 "On the {where} the judgment beats a random drop of as many devices: averaged from the same local "
-                "models its group is {chosen} points more accurate than all chosen in cases {cases}, the random drop "
+                "models its group is {chosen} points more accurate than all chosen in {cases}, the random drop "
                 "{random}.",
                 lambda least, over_all: least > 0 and over_all > 0,
                 where=where,
                 chosen=listed(chosen, "+.1f"),
-                cases=listed(points.index),
+                cases=in_cases(points.index),
                 random=listed(random, "+.1f"),
                 least=float(over_random.min()),
                 over_all=float(chosen.mean()),
@@ -113,11 +114,11 @@ def _recorded(dataset: str, rows: pd.DataFrame) -> Sequence[Finding]:
     return (
         say(
             "On {data} the judgment, which sees soft labels only, adds {share} % of the true entropy that the best "
-            "group would add (cases {cases}), with {kept:.1f} devices kept on average.",
+            "group would add ({cases}), with {kept:.1f} devices kept on average.",
             lambda least: least > 50,
             data=data,
             share=listed(share, ".0f"),
-            cases=listed(rows["case"]),
+            cases=in_cases(rows["case"]),
             kept=float(rows["kept"].mean()),
             least=float(share.min()),
         ),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedentropy_core.paper.findings.common import LIKE_FEDAVG, OURS, datasets, gain, places
+from fedentropy_core.paper.findings.common import LIKE_FEDAVG, OURS, datasets, gain, in_cases, places
 from fedentropy_core.paper.protocol import VERDICT_ROUNDS
 from fedentropy_core.paper.reported import papers_number
 from fedentropy_core.report.findings import Finding, Findings, listed, say
@@ -51,14 +51,14 @@ def best_round_gains(runs: pd.DataFrame, dataset: str) -> Iterator[Finding]:
         others = [case for case in sorted(means) if case != 1]
         yield say(
             "By the best round there is less to gain on {data} outside case {first}: {one:.1f} points there, {rest} "
-            "in cases {others}, so that elsewhere FedEntropy gets to the same accuracy sooner and swings less, but "
+            "in {others}, so that elsewhere FedEntropy gets to the same accuracy sooner and swings less, but "
             "no higher.",
             lambda one, most: most < one,
             data=DATASET_NAMES[dataset],
             first=1,
             one=means[1],
             rest=listed((means[case] for case in others), ".1f"),
-            others=listed(others),
+            others=in_cases(others),
             most=max(means[case] for case in others),
         )
 
@@ -71,11 +71,11 @@ def scaffold_loses(runs: pd.DataFrame, dataset: str) -> Iterator[Finding]:
     }
     if found:
         yield say(
-            "With its pools FedEntropy takes from SCAFFOLD where that learns: {changes} points in cases {cases} of "
+            "With its pools FedEntropy takes from SCAFFOLD where that learns: {changes} points in {cases} of "
             "{data} over the last {hundred} rounds, where the paper has it gain.",
             lambda average: average < 0,
             changes=listed(found.values(), "+.1f"),
-            cases=listed(found),
+            cases=in_cases(found),
             data=DATASET_NAMES[dataset],
             hundred=VERDICT_ROUNDS,
             average=float(np.mean(list(found.values()))),
