@@ -10,7 +10,7 @@ from fedentropy_core import RunConfig, federation, judge, load_dataset
 from fedentropy_core.data.catalogue import Spec
 from fedentropy_core.engines import make_engine
 from fedentropy_core.methods import FedAvg, RoundOutcome
-from fedentropy_core.paper.reproduce import README_END, README_START, readme_tables, write_readme_tables
+from fedentropy_core.paper.reproduce import GENERATED, markers, write_generated
 
 TEXT = (Path(__file__).parent.parent / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -53,21 +53,33 @@ def test_the_new_partition():
     assert [labels[part].tolist() for part in names["_sorted_blocks"](labels, 2)] == [[0, 0], [1, 1]]
 
 
-def test_the_tables_are_those_of_the_records(monkeypatch):
+@pytest.fixture
+def own_records(monkeypatch):
     monkeypatch.delenv("FEDENTROPY_RESULTS", raising=False)
-    shown = f"{README_START}\n{readme_tables()}{README_END}"
-    assert shown in TEXT, "the records are not those of the README's tables: `make reproduce` renews them"
 
 
-def test_new_tables_leave_the_rest_as_it_was(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before {README_START} old {README_END} after\n")
-    write_readme_tables(readme)
-    assert readme.read_text() == f"before {README_START}\n{readme_tables()}{README_END} after\n"
-    readme.write_text("no markers")
+@pytest.mark.usefixtures("own_records")
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_parts_are_those_of_the_records(name):
+    start, end = markers(name)
+    shown = f"{start}\n{GENERATED[name]()}{end}"
+    assert shown in TEXT, f"the records are not those of the README's {name}: `make reproduce` renews them"
+
+
+def test_what_is_generated_leaves_the_rest_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedentropy_core.paper.reproduce.GENERATED", {"a": lambda: "one\n", "b": lambda: "two\n"})
+    page = tmp_path / "page.md"
+    (start, end), (start_b, end_b) = markers("a"), markers("b")
+    page.write_text(f"before {start} old {end} between {start_b}{end_b} after\n")
+    write_generated(page)
+    made = f"before {start}\none\n{end} between {start_b}\ntwo\n{end_b} after\n"
+    assert page.read_text() == made
+    write_generated(page)
+    assert page.read_text() == made
+    page.write_text("no markers")
     with pytest.raises(ValueError, match="has lost its markers"):
-        write_readme_tables(readme)
-    assert readme.read_text() == "no markers"
+        write_generated(page)
+    assert page.read_text() == "no markers"
 
 
 def test_extensions_are_short():

@@ -40,7 +40,7 @@ def ages_table(mirrored: pd.DataFrame, diagnosis: pd.DataFrame) -> pd.DataFrame:
     for run in pd.concat([runs, diagnosis[diagnosis["variant"] == WITHOUT_POOLS]]).itertuples():
         ages = control_ages(run.record)
         older = int(np.median(ages)), int(np.quantile(ages, 0.9))
-        rows.append((run.case, run.variant, run.seed, *older, run.last_ten, run.diverged))
+        rows.append((run.case, run.variant, run.seed, *older, round(run.last_ten, 2), run.diverged))
     columns = ["case", "variant", "seed", "median age", "one in ten is older than", "last_ten", "diverged"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -23,13 +23,13 @@ GROUP_LOOKS = {
 }
 
 
-def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked_at: int, data: str) -> Figure:
-    """A column a case. Top: every group of round `looked_at` (first seed). Below: groups compared over all rounds.
+def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, data: str) -> Figure:
+    """A column a case. Top: every group of the last round (first seed). Below: groups compared over all rounds.
 
     `data` names the data set in the figure.
     """
     use_style()
-    cases = list(dict.fromkeys(r.case for r in played))
+    cases, looked_at = list(dict.fromkeys(r.case for r in played)), max(r.round for r in played)
     figure, grid = plt.subplots(
         3, len(cases), figsize=(3.5 * len(cases), 7.6), squeeze=False, height_ratios=(1.15, 1, 1)
     )
@@ -37,7 +37,7 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked
     for column, case in zip(grid.T, cases, strict=True):
         example = next(r for r in played if r.case == case and r.round == looked_at)
         _every_group(column[0], example, rounds)
-        column[0].set_title(f"case {case}, all groups in round {looked_at}")
+        column[0].set_title(f"case {case}, all groups in round {looked_at:,}")
         here = rounds[rounds["case"] == case]
         index = pd.MultiIndex.from_frame(here[["case", "seed", "round"]])
         points = 100 * (here["accuracy"].to_numpy() - everyone.loc[index].to_numpy())
@@ -59,7 +59,7 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked
         bbox_to_anchor=(0.5, 1.0),
         ncols=len(labels),
         frameon=False,
-        title=f"{data}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
+        title=f"on {data}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
         title_fontsize=8,
     )
     return figure

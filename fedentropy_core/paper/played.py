@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.data.load import load_dataset
+from fedentropy_core.data.load import DatasetMissing, load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.judgment import judge
@@ -100,3 +101,18 @@ def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Label distributions and sizes of devices."""
     sizes = counts.sum(axis=1)
     return counts / sizes[:, None], sizes
+
+
+def with_weights(runs: pd.DataFrame) -> pd.DataFrame:
+    """FedEntropy's runs of seed 0 on CIFAR-10 whose final weights are kept, by case."""
+    wanted = (runs["dataset"] == "cifar10") & (runs["variant"] == "fedavg+entropy") & (runs["seed"] == 0)
+    kept = np.array([record.path.with_suffix(".npz").exists() for record in runs["record"]], dtype=bool)
+    return runs[wanted & kept].sort_values("case")
+
+
+def play_all_on(runs: pd.DataFrame, rounds: int) -> list[PlayedRound]:
+    """`rounds` more rounds of each run; none where the data set is not on this machine."""
+    try:
+        return [played for record in runs["record"] for played in play_on(record, rounds)]
+    except DatasetMissing:
+        return []

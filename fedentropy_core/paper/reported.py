@@ -27,6 +27,12 @@ def reported() -> pd.DataFrame:
     return frame.assign(dataset=frame["dataset"].map(datasets), method=frame["method"].map(methods))
 
 
+def final_accuracies() -> dict[tuple[str, int, str], float]:
+    """The means of its Table 1, by data set, case and variant."""
+    table = reported()[reported()["table"] == "table1"]
+    return table.set_index(["dataset", "case", "method"])["mean"].to_dict()
+
+
 def papers_number(table: str, dataset: str, case: int, method: str) -> tuple[float, float] | None:
     """(mean, standard deviation) of a cell of the paper; None where the paper has none."""
     frame = reported()

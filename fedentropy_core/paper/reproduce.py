@@ -1,13 +1,14 @@
-"""make reproduce: data, audit, every notebook, tables, figures, the README's tables; and a summary of what was done."""
+"""make reproduce: data, audit, every notebook, tables, figures, generated parts of pages; and a summary of it all."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
 from fedentropy_core.files import atomic_write, project_root, results_root
+from fedentropy_core.paper.findings import headlines
 from fedentropy_core.paper.notebooks import execute, notebook_paths
 from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_runs
 from fedentropy_core.paper.tables import accuracy_table, gains_shown, gains_table, side_by_side
@@ -16,8 +17,6 @@ from fedentropy_core.runs import audit
 from fedentropy_core.runs.record import RecordError, record_paths
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import run_all
-
-README_START, README_END = "<!-- results: start -->", "<!-- results: end -->"
 
 
 class AuditFailed(Exception):
@@ -36,14 +35,14 @@ def reproduce(records: int, rounds: int) -> None:
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
-    write_readme_tables(project_root() / "README.md")
+    write_generated(project_root() / "README.md")
     if _recorded() != paths:
         raise RecordError("a record came in meanwhile, so that notebooks may be of different records: run this again")
     print(
         f"\nreused:  {len(paths)} recorded runs\n"
         f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
-        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, the README's tables"
+        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, the README's tables and findings"
     )
 
 
@@ -114,14 +113,31 @@ def readme_tables() -> str:
     )
 
 
-def write_readme_tables(path: Path) -> None:
-    """Puts the tables between the README's markers."""
-    before, start, rest = path.read_text().partition(README_START)
-    _, end, after = rest.partition(README_END)
-    if not (start and end):
-        raise ValueError(f"{path} has lost its markers {README_START} and {README_END}")
+def readme_findings() -> str:
+    """What README and docs say of the results, from the records of the study that is shown."""
+    return headlines(shown_runs())._repr_markdown_()
+
+
+# What stands between <!-- name: start --> and <!-- name: end --> in a generated page.
+GENERATED: dict[str, Callable[[], str]] = {"results": readme_tables, "findings": readme_findings}
+
+
+def markers(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+
+
+def write_generated(path: Path) -> None:
+    """Renews every generated part of a page, and leaves the rest as it is."""
+    text = path.read_text()
+    for name, made in GENERATED.items():
+        start, end = markers(name)
+        before, found, rest = text.partition(start)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"{path} has lost its markers {start} and {end}")
+        text = f"{before}{start}\n{made()}{end}{after}"
     with atomic_write(path) as file:
-        file.write(f"{before}{start}\n{readme_tables()}{end}{after}".encode())
+        file.write(text.encode())
 
 
 def _execute_on(folder: Path, study: str, **parameters: object) -> None:

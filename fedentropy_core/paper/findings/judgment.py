@@ -74,7 +74,7 @@ def against_random(groups: pd.DataFrame, where: str) -> Findings:
     return Findings(
         [
             say(
-                "On the {where} the judgment beats a random drop of as many devices: averaged from the same local "
+                "On {where} the judgment beats a random drop of as many devices: averaged from the same local "
                 "models its group is {chosen} points more accurate than all chosen in {cases}, the random drop "
                 "{random}.",
                 lambda least, over_all: least > 0 and over_all > 0,
