@@ -32,14 +32,21 @@ from matplotlib import pyplot as plt
 from fedentropy_core import RunConfig, judge, load_dataset, partition, run
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
+from fedentropy_core.paper.round_figure import round_diagram
 from fedentropy_core.report import figures as plots
 from fedentropy_core.report.judgment_figures import judgment_steps
 from fedentropy_core.report.looks import NAMES, line
+from fedentropy_core.report.source import made_by
 from fedentropy_core.report.tables import Shown
 
 # %% tags=["parameters"]
 seed = 0
 rounds = 10
+figures = None  # where figures go; None: figures
+
+# %%
+figure = round_diagram()
+plots.save(figure, "round", figures, made_by("01_quickstart"))
 
 # %% [markdown]
 # ## Data

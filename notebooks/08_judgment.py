@@ -23,7 +23,7 @@
 # 2. How much is lost because it judges soft labels in place of true label counts?
 # 3. Is it better than removing the same number of devices at random?
 #
-# Entropies are in nats; ten labels in equal shares have ln 10 = 2.303.
+# Entropies are in nats; ten labels in equal shares have ln 10.
 
 # %%
 import pandas as pd

@@ -59,7 +59,8 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, data: 
         bbox_to_anchor=(0.5, 1.0),
         ncols=len(labels),
         frameon=False,
-        title=f"on {data}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
+        markerscale=0.7,
+        title=f"{data[0].upper()}{data[1:]}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
         title_fontsize=8,
     )
     return figure
@@ -81,7 +82,7 @@ def _every_group(axes: Axes, played: PlayedRound, rounds: pd.DataFrame) -> None:
         height = 100 * np.searchsorted(entropies, found[name] - 1e-12) / len(entropies)
         ring = {"markersize": 11, "markerfacecolor": "none"} if label == "best group" else {"markersize": 6}
         axes.plot(found[name], height, linestyle="none", label=label, **GROUP_LOOKS[name] | ring)
-    axes.set(xlabel="entropy of the soft labels (nats)", xlim=(entropies[len(entropies) // 50], None), ylim=(0, 109))
+    axes.set(xlabel="entropy of the soft labels (nats)", xlim=(entropies[len(entropies) // 2], None), ylim=(48, 104))
 
 
 def _spread(axes: Axes, rows: pd.DataFrame) -> None:

@@ -48,9 +48,10 @@ def say(sentence: str, holds: Callable[..., bool], **numbers: Number) -> Finding
     if typed:
         raise ValueError(f"a number is typed into {sentence!r}: give it as {{a name}}")
     asked = {name: numbers[name] for name in _names(holds, numbers)}
-    if not _can_turn(holds, asked):
+    standing = bool(holds(**asked))
+    if standing and not _can_be_overturned(holds, asked):
         raise ValueError(f"no number could overturn {sentence!r}: its condition is a constant")
-    return Finding(sentence.format(**numbers), bool(holds(**asked)), sentence)
+    return Finding(sentence.format(**numbers), standing, sentence)
 
 
 def listed(values: Iterable[Number], form: str = "") -> str:
@@ -67,9 +68,8 @@ def _names(holds: Callable[..., bool], numbers: dict[str, Number]) -> tuple[str,
     return names
 
 
-def _can_turn(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
-    """Whether some other value of a number changes the answer."""
-    answer = bool(holds(**numbers))
+def _can_be_overturned(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
+    """Whether some other value of a number does not meet the condition."""
     others = [
         numbers | {name: other}
         for name, value in numbers.items()
@@ -77,4 +77,4 @@ def _can_turn(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
         for other in (*EXTREMES, -value, 2 * value, value / 2)
     ]
     others.append({name: -value if isinstance(value, (int, float)) else value for name, value in numbers.items()})
-    return any(bool(holds(**other)) != answer for other in others)
+    return not all(holds(**other) for other in others)

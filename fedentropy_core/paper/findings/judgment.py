@@ -86,8 +86,8 @@ def against_random(groups: pd.DataFrame, where: str) -> Findings:
                 over_all=float(chosen.mean()),
             ),
             say(
-                "More entropy is not always more accuracy: there the group of most entropy is {best} points over all "
-                "chosen, {more} more than the judgment's.",
+                "The judgment's group has most of what there is to gain: the group of most entropy is {best} points "
+                "over all chosen, {more} more.",
                 lambda more_mean, gain: more_mean < gain,
                 best=listed(best, "+.1f"),
                 more=listed(best - chosen, "+.1f"),
