@@ -32,12 +32,21 @@ from matplotlib import pyplot as plt
 from fedentropy_core import RunConfig, judge, load_dataset, partition, run
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
+from fedentropy_core.paper.round_figure import round_diagram
 from fedentropy_core.report import figures as plots
 from fedentropy_core.report.judgment_figures import judgment_steps
+from fedentropy_core.report.looks import NAMES, line
+from fedentropy_core.report.source import made_by
+from fedentropy_core.report.tables import Shown
 
 # %% tags=["parameters"]
 seed = 0
 rounds = 10
+figures = None  # where figures go; None: figures
+
+# %%
+figure = round_diagram()
+plots.save(figure, "round", figures, made_by("01_quickstart"))
 
 # %% [markdown]
 # ## Data
@@ -92,7 +101,7 @@ sizes = [len(federation.parts[device]) for device in chosen]
 # %%
 judgment = judge(cohort.soft_labels, sizes)
 held = counts["synthetic", 2][list(chosen)]
-pd.DataFrame(
+steps = pd.DataFrame(
     {
         "step": range(len(judgment.entropies)),
         "device removed": ["none yet", *(str(chosen[k]) for k in judgment.removed)],
@@ -101,6 +110,7 @@ pd.DataFrame(
         "devices left": [len(chosen) - step for step in range(len(judgment.entropies))],
     }
 )
+Shown(steps)
 
 # %%
 figure = judgment_steps(cohort.soft_labels, sizes, judgment, devices=chosen)
@@ -127,7 +137,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 2.8))
 for record, name, marker in zip(runs, ("FedAvg", "FedEntropy"), ("s", "o"), strict=True):
-    look = plots.line(record.config.label) | {"marker": marker, "markersize": 4, "label": name}
+    look = line(record.config.label) | {"marker": marker, "markersize": 4, "label": name}
     left.plot(record.rounds["round"], 100 * record.rounds["accuracy"], **look)
     right.plot(record.rounds["round"], record.rounds["models_up"].cumsum(), **look)
 left.set(xlabel="round", ylabel="test accuracy (%)")
@@ -136,18 +146,25 @@ left.legend(handlelength=3.2)
 figure.tight_layout()
 
 # %%
-pd.DataFrame(
+table = pd.DataFrame(
     {
+        "method": [NAMES[record.config.label] for record in runs],
         "accuracy, last round (%)": [round(100 * record.rounds["accuracy"].iloc[-1], 1) for record in runs],
         "accuracy, best round (%)": [round(100 * record.best_accuracy, 1) for record in runs],
         "models uploaded": [record.rounds["models_up"].sum() for record in runs],
         "MB uploaded": [round(record.rounds["bytes_up"].sum() / 1e6, 1) for record in runs],
-    },
-    index=["FedAvg", "FedEntropy"],
+    }
 )
+Shown(table)
 
 # %% [markdown]
-# **What we see.** Both learn, and FedEntropy uploads fewer models. One seed of ten rounds on a toy set is an illustration,
+# A run is a record, which shows itself: the settings that are not the default, and the curve.
+
+# %%
+runs[1]
+
+# %% [markdown]
+# One seed of ten rounds on a toy set is an illustration,
 # not evidence: change `seed` above and run again. The evidence is in the other
 # notebooks.
 #

@@ -28,8 +28,10 @@
 
 # %%
 from fedentropy_core.paper import tables as report
-from fedentropy_core.paper.study import ABLATION, caption, save_table, shown_records
+from fedentropy_core.paper.findings import synergy as findings
+from fedentropy_core.paper.study import ABLATION, caption, save_table, shown_runs
 from fedentropy_core.report import figures as plots
+from fedentropy_core.report.source import made_by
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -39,47 +41,39 @@ tables = None  # where tables go; None: results/<study>/tables
 figures = None  # where figures go; None: figures
 
 # %%
-records = shown_records(study, results)
-print(caption(records))
+runs = shown_runs(study, results)
+made = made_by("06_ablation", runs)
+print(caption(runs))
 methods = ["fedavg", "fedavg+entropy", *ABLATION]
-long = report.accuracy_table(records, "", datasets[:1], methods, cases=[1])
-shown = report.by_measure(long)
-save_table("ablation", long, shown, tables)
-shown
+long = report.accuracy_table(runs, "", datasets[:1], methods, cases=[1])
+save_table("ablation", long, report.by_measure(long), tables, made)
+
+# %%
+findings.ablation(runs)
 
 # %% [markdown]
 # ## Figure 3b
-# Moving averages over 20 rounds, mean over seeds, band of one standard deviation.
+# Moving averages over 20 rounds, mean over seeds, band: their range.
 
 # %%
-figure = plots.convergence(records, datasets[:1], methods, cases=[1])
-plots.save(figure, "figure3b_ablation", figures)
-
-# %% [markdown]
-# **What we see, three seeds.** Each part alone is ahead of FedAvg with every seed: the judgment by 4.6 points (last
-# hundred rounds 3.9), the pools by 2.5 (1.0), both together by 5.1 (5.0). So the judgment does most of it, from round
-# 50 on. The pools add 0.0 to 1.0 points to it (last hundred 0.2 to 2.3), in bursts of twenty to a hundred rounds that
-# no variant without pools has.
-#
-# The authors' values, which are not in the paper, end no worse than FedEntropy by the last ten rounds (0.0 to 2.2
-# points ahead), but by the last hundred are behind with two seeds (−1.4 to 0.2), and over the whole run with every
-# seed.
+figure = plots.convergence(runs, datasets[:1], methods, cases=[1])
+plots.save(figure, "figure3b_ablation", figures, made)
 
 # %% [markdown]
 # ## What the pools do (ours)
-# The entropy of the mean soft label of the ten chosen devices, before the judgment, at most ln 10 = 2.30. The same
-# moving averages.
+# The entropy of the mean soft label of the ten chosen devices, before the judgment; it is ln 10 at most. The same moving
+# averages.
 
 # %%
-figure = plots.convergence(records, datasets[:1], methods, cases=[1], column="entropy_before")
-plots.save(figure, "ablation_entropy", figures)
+figure = plots.convergence(runs, datasets[:1], methods, cases=[1], column="entropy_before")
+plots.save(figure, "ablation_entropy", figures, made)
+
+# %%
+findings.group_entropy(runs)
 
 # %% [markdown]
-# **What we see, three seeds.** Pools only draws groups as even as FedEntropy does, round for round: in case 1 a soft
-# label tells little but the device's one label. Mostly these groups are hardly more even than uniform draws. The bursts
-# of accuracy are the stretches in which they are much more even, 2.02 to 2.25 at their peaks, where uniform draws have
-# at most 1.93. A likely reason: an even group is kept whole, so its devices stay in the positive pool and are drawn
+# A likely reason for the bursts: an even group is kept whole, so its devices stay in the positive pool and are drawn
 # together, until draws from the negative pool break it up.
 
 # %%
-print(report.missing_runs(records, long))
+print(report.missing_runs(runs, long))

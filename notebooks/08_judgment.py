@@ -23,7 +23,7 @@
 # 2. How much is lost because it judges soft labels in place of true label counts?
 # 3. Is it better than removing the same number of devices at random?
 #
-# Entropies are in nats; ten labels in equal shares have ln 10 = 2.303.
+# Entropies are in nats; ten labels in equal shares have ln 10.
 
 # %%
 import pandas as pd
@@ -32,10 +32,14 @@ from fedentropy_core.config import profile_config
 from fedentropy_core.paper import judgment_quality as optimal
 from fedentropy_core.paper import participation
 from fedentropy_core.paper import tables as report
+from fedentropy_core.paper.findings import judgment as findings
 from fedentropy_core.paper.judgment_figures import judgment_quality
-from fedentropy_core.paper.study import caption, save_table, shown_records
+from fedentropy_core.paper.played import play, play_all_on, with_weights
+from fedentropy_core.paper.study import caption, save_table, shown_runs, study_runs
 from fedentropy_core.report import figures as plots
 from fedentropy_core.report.groups import best_group
+from fedentropy_core.report.source import made_by
+from fedentropy_core.report.tables import Shown
 
 # %% tags=["parameters"]
 results = None  # folder of records; None: the repository's own
@@ -54,11 +58,13 @@ rounds = 10
 # the gain" is how much of the entropy that the best group would add the judgment does add.
 
 # %%
+made = made_by("08_judgment")
 drawn = pd.concat(optimal.drawn_rounds("cifar10", case, rounds=1000) for case in (1, 2, 3))
 table = optimal.greedy_table(drawn, ["case"])
-shown = optimal.greedy_text(table, ["case"])
-save_table("judgment_true_labels", table, shown, tables)
-shown
+save_table("judgment_true_labels", table, optimal.greedy_text(table, ["case"]), tables, made)
+
+# %%
+findings.greedy(table)
 
 # %% [markdown]
 # The judgment never lowers the entropy and mostly raises it, but it stops early. In case 1 one can see why. Let six
@@ -69,7 +75,7 @@ shown
 labels = [0, 0, 1, 1, 2, 2, 3, 3, 4, 5]
 one_label_each = pd.get_dummies(labels).to_numpy(dtype=float)
 outcome = pd.DataFrame([optimal.greedy_and_best(one_label_each, sizes=[500] * 10)])
-outcome[["all", "judgment", "best", "kept", "best_kept"]].round(3)
+Shown(outcome[["all", "judgment", "best", "kept", "best_kept"]].round(3))
 
 # %% [markdown]
 # ## Fresh runs: real soft labels
@@ -86,7 +92,7 @@ played = [
     played_round
     for case in (1, 2, 3)
     for seed in seeds
-    for played_round in optimal.play(profile_config("mirrored", case=case, seed=seed, **setting))
+    for played_round in play(profile_config("mirrored", case=case, seed=seed, **setting))
 ]
 
 # %% [markdown]
@@ -95,9 +101,10 @@ played = [
 
 # %%
 distances = pd.DataFrame(
-    [(r.case, r.round, optimal.soft_label_distance(r)) for r in played], columns=["case", "round", ""]
+    [(r.case, r.round, optimal.soft_label_distance(r)) for r in played], columns=["case", "round", "distance"]
 )
-distances.pivot_table(index="case", columns="round", values="", aggfunc="mean").round(2)
+by_round = distances.pivot_table(index="case", columns="round", values="distance", aggfunc="mean").round(2)
+Shown(by_round.rename_axis(columns=None).reset_index())
 
 # %% [markdown]
 # Greedy against best, both on soft labels:
@@ -105,12 +112,10 @@ distances.pivot_table(index="case", columns="round", values="", aggfunc="mean").
 # %%
 judged = optimal.judged_rounds(played)
 table = optimal.greedy_table(judged, ["case"])
-shown = optimal.greedy_text(table, ["case"])
-save_table("judgment_soft_labels", table, shown, tables)
-shown
+save_table("judgment_soft_labels", table, optimal.greedy_text(table, ["case"]), tables, made)
 
 # %% [markdown]
-# Case 3 falls behind. By seed, the first two rounds apart:
+# Case 3 by seed, the first two rounds apart:
 
 # %%
 third = judged[judged["case"] == 3]
@@ -135,36 +140,66 @@ print(f"{len(best)} of {len(last.counts)} devices; images of each label: {last.c
 
 # %%
 compared = pd.concat(map(optimal.compare_groups, played))
-table = optimal.groups_table(compared)
-shown = optimal.groups_text(table)
-save_table("judgment_groups", table, shown, tables)
-shown
+groups = optimal.groups_table(compared)
+save_table("judgment_groups", groups, optimal.groups_text(groups), tables, made)
+
+# %%
+findings.soft_labels(distances, groups)
+
+# %%
+findings.against_random(groups, "the synthetic set")
+
+# %% [markdown]
+# The accuracies are those of a single averaging step, not of whole runs in which the other groups were used throughout.
+#
+# ## After training: CIFAR-10
+#
+# The same on real devices late in training: FedEntropy's recorded runs of the study “paper”, seed 0, go on from their final
+# weights and pools. This needs CIFAR-10 and the kept weights; without them the figure is that of the synthetic set, and says
+# so.
+
+# %% tags=["nbval-ignore-output"]
+recorded = with_weights(study_runs("paper", results))
+trained = play_all_on(recorded, rounds)
+where = "CIFAR-10 after training" if trained else "the synthetic set (CIFAR-10 or kept weights are not here)"
+if trained:
+    compared = pd.concat(map(optimal.compare_groups, trained))
+optimal.groups_text(optimal.groups_table(compared))
 
 # %% [markdown]
 # Top: each of the 1,023 groups in the last round of the first seed, by the entropy of its soft labels; a marker's height
 # is the share of groups with less entropy. Middle and bottom: mean over all rounds (marker) and the middle 80 % of rounds
 # (line).
 
-# %%
-figure = judgment_quality(played, compared, looked_at=rounds, data="synthetic set")
-plots.save(figure, "judgment", figures)
+# %% tags=["nbval-ignore-output"]
+figure = judgment_quality(trained or played, compared, where)
+if trained or figures:  # the figure of the repository is the real one
+    plots.save(figure, "judgment", figures, made_by("08_judgment", recorded))
+
+# %% tags=["nbval-ignore-output"]
+findings.against_random(optimal.groups_table(compared), where)
 
 # %% [markdown]
 # ## Recorded runs
 #
-# Records hold who was chosen and who was kept, and the true labels follow from the partition. So the judgment on soft labels can be measured by the entropy of the true labels, for every recorded round of
-# FedEntropy, without the data. "Uniform draw" is the entropy of the devices that FedAvg drew with the same seeds.
-# "Random drop" and "best group" are over the same chosen devices; the best group is that of the true labels, which the
-# server does not know.
+# Records hold who was chosen and who was kept, and the true labels follow from the partition. So the judgment on soft
+# labels can be measured by the entropy of the true labels, for every recorded round of FedEntropy, without the data.
+# "Uniform draw" is the entropy of the devices that FedAvg drew with the same seeds. "Random drop" and "best group" are over
+# the same chosen devices; the best group is that of the true labels, which the server does not know.
 
 # %%
-records = shown_records(study, results)
-print(caption(records))
-table = optimal.recorded_table(records, datasets, cases=(1, 2, 3))
-shown = optimal.recorded_text(table)
-save_table("judgment_recorded", table, shown, tables)
-print(report.missing_runs(records, table))
-shown
+runs = shown_runs(study, results)
+made = made_by("08_judgment", runs)
+print(caption(runs))
+table = optimal.recorded_table(runs, datasets, cases=(1, 2, 3))
+print(report.missing_runs(runs, table))
+save_table("judgment_recorded", table, optimal.recorded_text(table), tables, made)
+
+# %%
+findings.recorded(table)
+
+# %%
+findings.entropy_and_accuracy(runs)
 
 # %% [markdown]
 # Who is kept where devices differ in size? Case 3: the images of the kept devices in a round, and the share of rounds in
@@ -172,45 +207,11 @@ shown
 # is in one round of ten.
 
 # %%
-table = participation.participation_table(records, datasets)
-shown = participation.participation_text(table)
-save_table("participation", table, shown, tables)
-shown
+table = participation.participation_table(runs, datasets)
+save_table("participation", table, participation.participation_text(table), tables, made)
+
+# %%
+findings.participation(table)
 
 # %% [markdown]
-# ## What we see
-#
-# In the study “mirrored”, from its records, with three seeds on CIFAR-10 and one on CIFAR-100 (two in case 3):
-#
-# - **The judgment gets most of what there is.** On CIFAR-10, of the true entropy that the best group would add to the
-#   chosen devices the judgment, which sees soft labels only, adds 81, 71 and 84 % in cases 1, 2 and 3, with eight of ten
-#   devices kept; on CIFAR-100 97, 92 and 89 %.
-# - **The pools add about half to one and a half times as much.** Devices drawn with pools have more entropy before any
-#   judgment than those drawn uniformly: on CIFAR-10 by 0.05, 0.07 and 0.13, to which the judgment adds 0.06, 0.04 and
-#   0.09; on CIFAR-100 by 0.02, 0.04 and 0.04, and the judgment 0.04, 0.04 and 0.05. In accuracy the judgment is worth
-#   more, at least in case 1 of CIFAR-10 (notebook 06).
-# - **Large devices are seldom kept.** In case 3 of CIFAR-10 a device of the largest quarter is kept in 4.0 % of rounds,
-#   where FedAvg's uniform draws have it in 9.8 %; on CIFAR-100 it is 6.6 against 9.9 %. A large device with few labels
-#   weighs most in the group's distribution, so it is likely to be removed. The model of a round is thus made from 2,903
-#   images where FedAvg's is from 4,964 (3,871 and 4,998), and is the more accurate all the same (notebook 03).
-#
-# From the drawn and the fresh rounds (three seeds of ten rounds on a small set):
-#
-# - **Greedy against best.** On true labels the judgment finds the best group in two thirds, 41 % and two thirds of draws
-#   (cases 1, 2, 3) and gets 80 to 86 % of the entropy that the best group would add, while it keeps one or two devices
-#   more. On soft labels it is much the same in cases 1 and 2 (81 and 82 %). In case 3 it is 47 %, mostly because of seed
-#   0 with its ten-image device, and of the first two rounds; later rounds of seeds 1 and 2 reach 97 % and more.
-# - **Soft labels against true labels.** Once the model has learnt a little, soft labels are close to the true
-#   distribution: distance 0.00 in case 1, and 0.03 to 0.06 in cases 2 and 3 after five rounds. Over all rounds the
-#   judgment on soft labels gives groups as even as on true labels (true entropy 1.945 and 1.945, 2.181 and 2.178, 2.023
-#   and 2.027). In the first rounds of cases 2 and 3 soft labels say less (distance 0.24 and 0.29 in round 1). An
-#   exhaustive search falls for that: in case 3 its groups on soft labels have less true entropy (1.946) than all chosen
-#   devices (1.952).
-# - **Against random.** Dropping as many devices at random lowers the entropy and, on average, the accuracy in every case.
-#   Averaged from the same local models, the judgment's group is 1.3, 3.6 and 2.9 points more accurate than all ten
-#   devices, and 2.0, 6.6 and 4.2 points more than the random drop. With three seeds only the 3.6 of case 2 is clear of
-#   zero (95 % intervals ± 1.9, 2.9 and 4.0); in case 1 all groups are near chance, 11 to 13 %.
-# - **More entropy is not more accuracy.** The best group has more entropy than the judgment's, but in cases 1 and 2 its
-#   accuracy is not clearly better, and in case 3 the spread over seeds is too large to tell.
-#
-# The accuracies are those of a single averaging step, not of whole runs in which the other groups were used throughout.
+# A large device with few labels weighs most in the group's distribution, so it is likely to be removed.

@@ -24,12 +24,12 @@
 # intervals are conditional on the study's partitions.
 
 # %%
-from fedentropy_core import frame
 from fedentropy_core.paper import two_studies
 from fedentropy_core.paper.claims import claims_table, comparisons_table, counted, decide_all
 from fedentropy_core.paper.forests import claims_forest, gains_forest
-from fedentropy_core.paper.study import caption, save_table, shown_records
+from fedentropy_core.paper.study import caption, save_table, shown_runs
 from fedentropy_core.report.figures import save
+from fedentropy_core.report.source import made_by
 from fedentropy_core.report.tables import Shown
 
 # %% tags=["parameters"]
@@ -40,20 +40,19 @@ figures = None  # where figures go; None: figures
 datasets = ["cifar10", "cifar100", "cinic10"]
 
 # %%
-records = shown_records(study, results)
-runs = frame(records.runs.values())
+runs = shown_runs(study, results)
+made = made_by("09_claims", runs)
 decided = decide_all(runs)
-print(caption(records))
+print(caption(runs))
 print(", ".join(f"{count} {direction}" for direction, count in counted(decided).items()))
 
 # %%
-figure = claims_forest(runs, datasets, records.study)
-save(figure, "claims", figures)
+figure = claims_forest(runs, datasets)
+save(figure, "claims", figures, made)
 
 # %%
 table = claims_table(decided)
-save_table("claims", table, table, tables)
-Shown(table)
+save_table("claims", table, Shown(table), tables, made)
 
 # %% [markdown]
 # ## What FedEntropy adds to each method
@@ -62,8 +61,8 @@ Shown(table)
 # one measure. Here both sides are the last hundred rounds.
 
 # %%
-figure = gains_forest(runs, datasets, records.study)
-save(figure, "gains", figures)
+figure = gains_forest(runs, datasets)
+save(figure, "gains", figures, made)
 
 # %% [markdown]
 # ## Two studies
@@ -72,10 +71,10 @@ save(figure, "gains", figures)
 # images and has a partition for each seed. Which verdicts do they share?
 
 # %%
-paper, mirrored = (frame(shown_records(name, results).runs.values()) for name in ("paper", "mirrored"))
+paper, mirrored = (shown_runs(name, results) for name in ("paper", "mirrored"))
+made_of_both = made_by("09_claims", paper, mirrored)
 table = two_studies.shared_verdicts(decide_all(paper), decide_all(mirrored))
-save_table("two_studies", table, table, tables)
-Shown(table)
+save_table("two_studies", table, Shown(table), tables, made_of_both)
 
 # %% [markdown]
 # Seed 0 has the same partition in both, so that its pairs differ by mirroring alone; what the partition does is in the
@@ -83,8 +82,7 @@ Shown(table)
 
 # %%
 table = two_studies.mirroring_alone(paper, mirrored)
-save_table("mirroring_alone", table, table.round(2), tables)
-Shown(table.round(2))
+save_table("mirroring_alone", table, Shown(table.round(2)), tables, made_of_both)
 
 # %% [markdown]
 # ## The numbers behind each verdict
@@ -95,5 +93,4 @@ Shown(table.round(2))
 
 # %%
 table = comparisons_table(decided)
-save_table("claims_comparisons", table, table.round(2), tables)
-Shown(table.round(2).fillna(""))
+save_table("claims_comparisons", table, Shown(table.round(2).fillna("")), tables, made)

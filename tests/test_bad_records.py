@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paper.diagnosis import load_run
-from fedentropy_core.paper.study import STUDIES
+from fedentropy_core.paper.study import STUDIES, shown_runs
 from fedentropy_core.report.explore_runs import runs_panel
-from fedentropy_core.report.records import Records
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.files import RunFiles
 from fedentropy_core.runs.listing import Ignored, load_records, record_paths
@@ -116,7 +115,7 @@ def test_a_bad_record_is_named_and_the_rest_is_used(damage, three, tmp_path, cap
         assert [record.path for record in load_records("smoke", tmp_path)] == [three[0].csv, three[2].csv]
     assert [str(warning.message) for warning in named] == [str(caught.value)]
     with pytest.warns(Ignored, match=why):
-        assert len(Records.load("smoke", tmp_path).runs) == 2
+        assert len(shown_runs("smoke", tmp_path)) == 2
     with pytest.warns(Ignored, match=why):
         table = overview(RUNS, tmp_path)
     assert [*zip(table["state"], table["left"], strict=True)] == [("recorded", 0), ("bad", 0), ("recorded", 0)]

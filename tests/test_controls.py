@@ -11,6 +11,7 @@ from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation
 from fedentropy_core.model import build
 from fedentropy_core.paper.controls import ages_shown, ages_table, control_ages, control_norms, growth_table
+from fedentropy_core.paper.study import study_runs
 from fedentropy_core.runs.record import load_record
 
 
@@ -28,14 +29,14 @@ def test_the_table_of_ages_has_what_is_recorded(tmp_path):
     write_record(tmp_path, [0.2] * 1000, **run, seed=2)
     write_record(tmp_path, [0.1] * 11, **run | {"case": 1}, rounds=1000)
     write_record(tmp_path, [0.4] * 1000, **run, selection="uniform", study="diagnosis")
-    table = ages_table(tmp_path)
+    table = ages_table(*(study_runs(name, tmp_path) for name in ("mirrored", "diagnosis")))
     assert table.to_numpy().tolist() == [
         [1, "scaffold+entropy", 0, 5, 9, 10.0, True],
         [3, "scaffold+entropy", 0, 494, 898, 30.0, False],
         [3, "scaffold+entropy", 2, 494, 898, 20.0, False],
         [3, "scaffold+entropy-no-pools", 0, 494, 898, 40.0, False],
     ]
-    assert ages_shown(table).to_numpy().tolist() == [
+    assert ages_shown(table).table.to_numpy().tolist() == [
         [1, "SCAFFOLD + FedEntropy", 0, 5, 9, "10.00 (diverged)"],
         [3, "SCAFFOLD + FedEntropy", 0, 494, 898, "30.00"],
         [3, "SCAFFOLD + FedEntropy", 2, 494, 898, "20.00"],

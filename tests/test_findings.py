@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedentropy_core.report.findings import say
+from fedentropy_core.report.findings import Findings, listed, say
 
 
 def test_a_sentence_with_its_numbers():
@@ -39,3 +39,20 @@ def test_a_condition_may_ask_for_what_is_not_shown():
     assert say("{one} is ahead", lambda lead, other: lead > other, one="FedAvg", lead=2, other=1).holds
     with pytest.raises(ValueError, match="asks for lead"):
         say("{one} is ahead", lambda lead: lead > 0, one="FedAvg")
+
+
+def test_an_overturned_finding_may_need_several_other_numbers():
+    """No single number would make it hold again."""
+    finding = say("{one} and {other}", lambda one, other: one > 0 and other > 0, one=-1, other=-1)
+    assert not finding.holds
+
+
+def test_findings_are_a_list():
+    found = Findings([say("It leads by {gain}", lambda gain: gain > 0, gain=gain) for gain in (1, -1)])
+    assert repr(found) == "- It leads by 1\n- Overturned by the records: It leads by -1\n"
+    assert found._repr_markdown_() == "- It leads by 1\n- **Overturned by the records:** ~~It leads by -1~~\n"
+    assert repr(Findings()) == "No runs to speak of yet."
+
+
+def test_values_as_words():
+    assert [listed([1.25]), listed([1.25, 2], ".1f"), listed("abc")] == ["1.25", "1.2 and 2.0", "a, b and c"]

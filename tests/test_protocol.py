@@ -8,8 +8,7 @@ from conftest import write_record
 from fedentropy_core.config import RunConfig
 from fedentropy_core.paper import protocol
 from fedentropy_core.paper.study import PAPER_CASES, STUDIES
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 from fedentropy_core.runs.record import load_record
 
 TEXT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()

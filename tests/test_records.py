@@ -282,3 +282,22 @@ def test_floats_survive_the_text(tmp_path):
     values = (np.random.default_rng(0).integers(0, 300_001, 50) / 300_000).tolist()
     record = load_record(write_record(tmp_path, values).csv)
     assert pd.Series(values).equals(record.rounds["accuracy"])
+
+
+# ------------------------------------------------------------------------------------------------ to look at
+
+
+def test_a_record_is_a_line_and_a_small_page(tmp_path):
+    record = load_record(write_record(tmp_path, [0.2, 0.4], entropy=True, beta=0.3, seed=2).csv)
+    assert repr(record) == "RunRecord(synthetic, case 1, fedavg+entropy, seed 2: 2 rounds, last ten 30.00%)"
+    page = record._repr_html_()
+    assert all(text in page for text in (">beta</td>", ">0.3</td>", "30.00 %", "40.00 %", "2 models, 0 MB", "<svg"))
+    assert ">lr</td>" not in page
+
+
+def test_a_record_that_diverged_says_so(tmp_path):
+    record = load_record(write_record(tmp_path, [0.2, 0.4], rounds=9).csv)
+    assert repr(record).endswith("2 rounds, last ten 30.00%, diverged in round 3)")
+    empty = load_record(write_record(tmp_path, [], rounds=8).csv)
+    assert repr(empty).endswith("0 rounds, diverged in round 1)")
+    assert "<svg" not in empty._repr_html_()

@@ -12,21 +12,21 @@ records = load_records("mirrored")
 """
 TABLES = """
 from fedentropy_core.paper import claims, diagnosis, heterogeneity, judgment_quality, participation, tables
-from fedentropy_core import frame
 from fedentropy_core.paper.controls import ages_table
-from fedentropy_core.paper.study import TABLE_1, shown_records
-from fedentropy_core.report.frame import frame
-records, datasets = shown_records("mirrored"), ["cifar10", "cifar100"]
-tables.accuracy_table(records, "table1", datasets, TABLE_1)
-tables.rounds_table(records, datasets, TABLE_1)
-tables.megabytes_table(records, datasets, TABLE_1)
-tables.gains_table(records, datasets)
-participation.participation_table(records, datasets)
-judgment_quality.recorded_table(records, ["cifar100"], (3,))
+from fedentropy_core.paper.findings import headlines
+from fedentropy_core.paper.study import TABLE_1, shown_runs, study_runs
+runs, changed, datasets = shown_runs("mirrored"), study_runs("diagnosis"), ["cifar10", "cifar100"]
+tables.accuracy_table(runs, "table1", datasets, TABLE_1)
+tables.rounds_table(runs, datasets, TABLE_1)
+tables.megabytes_table(runs, datasets, TABLE_1)
+tables.gains_table(runs, datasets)
+participation.participation_table(runs, datasets)
+judgment_quality.recorded_table(runs, ["cifar100"], (3,))
 heterogeneity.index_table(seeds=(0,))
-diagnosis.diagnosis_table()
-claims.decide_all(frame(records.runs.values()))
-ages_table()
+diagnosis.diagnosis_table(runs, changed)
+claims.decide_all(runs)
+ages_table(runs, changed)
+headlines(runs)
 """
 
 

@@ -17,8 +17,7 @@ from fedentropy_core.paper.observed import entropy_and_accuracy, heterogeneity_r
 from fedentropy_core.paper.protocol import CONFIDENCE, POWER
 from fedentropy_core.paper.reported import BASELINES
 from fedentropy_core.paper.study import PAPER_CASES
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 from fedentropy_core.report.statistics import holm
 
 OURS = "fedavg+entropy"

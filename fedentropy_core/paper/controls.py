@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,9 @@ from fedentropy_core.data.load import load_dataset
 from fedentropy_core.engines import make_engine
 from fedentropy_core.federation import Federation, device_work
 from fedentropy_core.methods import SCAFFOLDS, control_change
-from fedentropy_core.paper.diagnosis import load_run
-from fedentropy_core.paper.study import STUDIES
 from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import MEASURES
+from fedentropy_core.report.tables import Shown
 from fedentropy_core.runs.record import RunRecord
-from fedentropy_core.runs.study import choose
 from fedentropy_core.work import Work
 
 WITHOUT_POOLS = "scaffold+entropy-no-pools"
@@ -35,28 +31,26 @@ def control_ages(record: RunRecord) -> np.ndarray:
     return np.array(ages)
 
 
-def ages_table(results: Path | str | None = None) -> pd.DataFrame:
-    """SCAFFOLD's mirrored runs on CIFAR-10: control variates' age over all devices and rounds, and the accuracy."""
-    scaffold = choose(STUDIES["mirrored"].runs, datasets=["cifar10"], methods=["scaffold", "scaffold+entropy"])
-    runs = [(run, "mirrored") for run in sorted(scaffold, key=lambda run: (run.case, run.label, run.seed))]
-    runs += [(run, "diagnosis") for run in STUDIES["diagnosis"].runs if run.label == WITHOUT_POOLS]
+def ages_table(mirrored: pd.DataFrame, diagnosis: pd.DataFrame) -> pd.DataFrame:
+    """SCAFFOLD's mirrored runs on CIFAR-10 and those without pools: control variates' age over all devices and rounds,
+    and the accuracy."""
+    scaffold = mirrored["variant"].isin(["scaffold", "scaffold+entropy"]) & (mirrored["dataset"] == "cifar10")
+    runs = mirrored[scaffold].sort_values(["case", "variant", "seed"])
     rows = []
-    for config, study in runs:
-        record = load_run(config, study, results)
-        if record is not None:
-            ages = control_ages(record)
-            accuracy = round(MEASURES["last ten"](record), 2)
-            older = int(np.median(ages)), int(np.quantile(ages, 0.9))
-            rows.append((config.case, config.label, config.seed, *older, accuracy, record.diverged is not None))
-    columns = ["case", "method", "seed", "median age", "one in ten is older than", "last ten", "diverged"]
+    for run in pd.concat([runs, diagnosis[diagnosis["variant"] == WITHOUT_POOLS]]).itertuples():
+        ages = control_ages(run.record)
+        older = int(np.median(ages)), int(np.quantile(ages, 0.9))
+        rows.append((run.case, run.variant, run.seed, *older, round(run.last_ten, 2), run.diverged))
+    columns = ["case", "variant", "seed", "median age", "one in ten is older than", "last_ten", "diverged"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def ages_shown(table: pd.DataFrame) -> pd.DataFrame:
+def ages_shown(table: pd.DataFrame) -> Shown:
     """The table as text."""
     names = NAMES | {WITHOUT_POOLS: "SCAFFOLD + FedEntropy without pools"}
-    accuracy = [f"{row['last ten']:.2f}{' (diverged)' * row['diverged']}" for _, row in table.iterrows()]
-    return table.assign(method=table["method"].map(names), **{"last ten": accuracy}).drop(columns="diverged")
+    accuracy = [f"{row['last_ten']:.2f}{' (diverged)' * row['diverged']}" for _, row in table.iterrows()]
+    text = table.assign(variant=table["variant"].map(names), last_ten=accuracy).drop(columns="diverged")
+    return Shown(text.rename(columns={"variant": "method", "last_ten": "last ten"}))
 
 
 def control_norms(federation: Federation, devices: Sequence[int], epochs: int, renewals: int) -> np.ndarray:

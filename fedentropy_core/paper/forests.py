@@ -9,8 +9,7 @@ from fedentropy_core.paper.claims import against_baselines, with_entropy
 from fedentropy_core.paper.comparisons import Cells, Pair, judge_accuracy
 from fedentropy_core.paper.reported import BASELINES
 from fedentropy_core.report.forest import forest
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 
 with needs("report"):
     from matplotlib.figure import Figure
@@ -18,18 +17,18 @@ with needs("report"):
 XLABEL = "points of accuracy, last hundred rounds"
 
 
-def claims_forest(frame: pd.DataFrame, datasets: Sequence[str], study: str) -> Figure:
+def claims_forest(frame: pd.DataFrame, datasets: Sequence[str]) -> Figure:
     """FedEntropy minus each other method of Table 1; the paper's numbers are its Table 1's."""
-    return _forest(frame, datasets, against_baselines, f"FedEntropy minus another method; study “{study}”")
+    return _forest(frame, datasets, against_baselines, "FedEntropy minus another method")
 
 
-def gains_forest(frame: pd.DataFrame, datasets: Sequence[str], study: str) -> Figure:
+def gains_forest(frame: pd.DataFrame, datasets: Sequence[str]) -> Figure:
     """Each method with FedEntropy minus without; the paper has both by one measure for FedAvg only."""
 
     def pairs(dataset: str) -> list[Pair]:
         return with_entropy(dataset, BASELINES)
 
-    return _forest(frame, datasets, pairs, f"What FedEntropy adds to each method; study “{study}”")
+    return _forest(frame, datasets, pairs, "What FedEntropy adds to each method")
 
 
 def _forest(frame: pd.DataFrame, datasets: Sequence[str], pairs_of: Callable[[str], list[Pair]], note: str) -> Figure:
@@ -38,6 +37,7 @@ def _forest(frame: pd.DataFrame, datasets: Sequence[str], pairs_of: Callable[[st
     shown = [dataset for dataset in datasets if dataset in there] or list(datasets)
     rows = [_row(cells, pair) for dataset in shown for pair in pairs_of(dataset)]
     names = ["panel", "group", "label", "mean", "low", "high", "reported", "error", "remark"]
+    note += f"; study “{frame.attrs['study']}”"
     if missing := [DATASET_NAMES[dataset] for dataset in datasets if dataset not in shown]:
         note += f"; no runs of {', '.join(missing)}"
     return forest(pd.DataFrame(rows, columns=names), [DATASET_NAMES[d] for d in shown], XLABEL, note)

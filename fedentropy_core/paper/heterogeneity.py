@@ -8,7 +8,9 @@ import pandas as pd
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.catalogue import SPECS
 from fedentropy_core.paper.study import PAPER_CASES
+from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.partitions import label_counts, measures
+from fedentropy_core.report.tables import Shown
 
 
 def counts_by_case(seed: int) -> dict[tuple[str, int], np.ndarray]:
@@ -25,6 +27,14 @@ def index_table(seeds: Sequence[int]) -> pd.DataFrame:
         for (dataset, case), counts in counts_by_case(seed).items()
     ]
     return pd.DataFrame(rows).groupby(["dataset", "case"], sort=False).mean().reset_index()
+
+
+def index_shown(index: pd.DataFrame) -> Shown:
+    """A row a data set and measure, a column a case."""
+    long = index.melt(["dataset", "case"], var_name="measure")
+    wide = long.pivot(index=["dataset", "measure"], columns="case", values="value").loc[list(index["dataset"].unique())]
+    wide = wide.rename(index=DATASET_NAMES, columns="case {}".format).rename_axis(["data", "measure"])
+    return Shown(wide.round(3).rename_axis(columns=None).reset_index())
 
 
 def concentration(counts: np.ndarray) -> dict[str, float]:
@@ -47,3 +57,8 @@ def seeds_table(seeds: Sequence[int]) -> pd.DataFrame:
             sizes = {"fewest images": images.min(), "median": int(np.median(images)), "most images": images.max()}
             rows.append({"dataset": dataset, "seed": seed, **sizes, **concentration(counts)})
     return pd.DataFrame(rows)
+
+
+def seeds_shown(table: pd.DataFrame) -> Shown:
+    """The table with the names of data sets."""
+    return Shown(table.assign(dataset=table["dataset"].map(DATASET_NAMES)).rename(columns={"dataset": "data"}).round(2))

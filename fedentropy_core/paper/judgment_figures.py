@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.extras import needs
-from fedentropy_core.paper.judgment_quality import PlayedRound
+from fedentropy_core.paper.played import PlayedRound
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.groups import all_groups
 from fedentropy_core.report.looks import COLOURS
@@ -26,13 +26,13 @@ GROUP_LOOKS = {
 }
 
 
-def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked_at: int, data: str) -> Figure:
-    """A column a case. Top: every group of round `looked_at` (first seed). Below: groups compared over all rounds.
+def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, data: str) -> Figure:
+    """A column a case. Top: every group of the last round (first seed). Below: groups compared over all rounds.
 
     `data` names the data set in the figure.
     """
     use_style()
-    cases = list(dict.fromkeys(r.case for r in played))
+    cases, looked_at = list(dict.fromkeys(r.case for r in played)), max(r.round for r in played)
     figure, grid = plt.subplots(
         3, len(cases), figsize=(3.5 * len(cases), 7.6), squeeze=False, height_ratios=(1.15, 1, 1)
     )
@@ -40,7 +40,7 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked
     for column, case in zip(grid.T, cases, strict=True):
         example = next(r for r in played if r.case == case and r.round == looked_at)
         _every_group(column[0], example, rounds)
-        column[0].set_title(f"case {case}, all groups in round {looked_at}")
+        column[0].set_title(f"case {case}, all groups in round {looked_at:,}")
         here = rounds[rounds["case"] == case]
         index = pd.MultiIndex.from_frame(here[["case", "seed", "round"]])
         points = 100 * (here["accuracy"].to_numpy() - everyone.loc[index].to_numpy())
@@ -62,7 +62,8 @@ def judgment_quality(played: Sequence[PlayedRound], rounds: pd.DataFrame, looked
         bbox_to_anchor=(0.5, 1.0),
         ncols=len(labels),
         frameon=False,
-        title=f"{data}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
+        markerscale=0.7,
+        title=f"{data[0].upper()}{data[1:]}; all rounds: mean (marker) and the middle 80 % of rounds (line)",
         title_fontsize=8,
     )
     return figure
@@ -84,7 +85,7 @@ def _every_group(axes: Axes, played: PlayedRound, rounds: pd.DataFrame) -> None:
         height = 100 * np.searchsorted(entropies, found[name] - 1e-12) / len(entropies)
         ring = {"markersize": 11, "markerfacecolor": "none"} if label == "best group" else {"markersize": 6}
         axes.plot(found[name], height, linestyle="none", label=label, **GROUP_LOOKS[name] | ring)
-    axes.set(xlabel="entropy of the soft labels (nats)", xlim=(entropies[len(entropies) // 50], None), ylim=(0, 109))
+    axes.set(xlabel="entropy of the soft labels (nats)", xlim=(entropies[len(entropies) // 2], None), ylim=(48, 104))
 
 
 def _spread(axes: Axes, rows: pd.DataFrame) -> None:

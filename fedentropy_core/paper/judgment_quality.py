@@ -1,35 +1,25 @@
-"""How good the greedy judgment is: measured against every group that the chosen devices can form.
-
-A group of n devices is a bit mask from 1 to 2^n − 1 whose bit k says that device k is kept. Entropies of all groups
-are computed at once, so the best group, and the mean over all groups of a given number of devices (what dropping
-devices at random gives), are exact.
-"""
+"""How good the greedy judgment is: measured against every group that the chosen devices can form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from fedentropy_core.config import RunConfig
-from fedentropy_core.data.load import load_dataset
-from fedentropy_core.engines import make_engine
-from fedentropy_core.federation import Federation
 from fedentropy_core.judgment import RESOLUTION, group_entropy, judge
-from fedentropy_core.methods import aggregate
-from fedentropy_core.report.groups import Group, all_groups, best_group
-from fedentropy_core.report.partitions import count_labels, label_counts
-from fedentropy_core.report.records import DATASET_NAMES, Records
-from fedentropy_core.report.tables import MISSING
+from fedentropy_core.paper.played import PlayedRound, candidate_groups, shares
+from fedentropy_core.paper.tables import with_runs
+from fedentropy_core.report.frame import cell, same_seeds
+from fedentropy_core.report.groups import all_groups
+from fedentropy_core.report.looks import DATASET_NAMES
+from fedentropy_core.report.partitions import label_counts
+from fedentropy_core.report.tables import MISSING, Shown
 from fedentropy_core.runs.record import RunRecord
-from fedentropy_core.work import Cohort, Dataset, Engine
-
-RANDOM_DRAWS = 5  # random groups whose averaged model is evaluated
 
 # ------------------------------------------------------------------------------------------------ greedy and best
 
 
-def judged_rounds(played: Sequence["PlayedRound"]) -> pd.DataFrame:
+def judged_rounds(played: Sequence[PlayedRound]) -> pd.DataFrame:
     """greedy_and_best of each round's soft labels. A row a round."""
     return pd.DataFrame(
         [
@@ -62,7 +52,7 @@ def drawn_rounds(dataset: str, case: int, rounds: int, chosen: int = 10, devices
     rows = []
     for _ in range(rounds):
         drawn = counts[rng.choice(devices, chosen, replace=False)]
-        rows.append({"case": case} | greedy_and_best(*_shares(drawn)))
+        rows.append({"case": case} | greedy_and_best(*shares(drawn)))
     return pd.DataFrame(rows)
 
 
@@ -75,7 +65,7 @@ def greedy_table(rounds: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return means.reset_index()
 
 
-def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> Shown:
     """The table to read."""
     columns = {"all": "all chosen", "random": "random drop", "judgment": "judgment", "best": "best group"}
     text = {name: table[name].astype(str) for name in by} | {"rounds": table["rounds"].astype(str)}
@@ -83,49 +73,10 @@ def greedy_text(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     text |= {"devices kept": table["kept"].map("{:.1f}".format), "by the best": table["best_kept"].map("{:.1f}".format)}
     text["judgment is the best"] = table["equal"].map("{:.0%}".format)
     text["share of the gain"] = table["gain"].map("{:.1%}".format)
-    return pd.DataFrame(text)
+    return Shown(pd.DataFrame(text))
 
 
 # ------------------------------------------------------------------------------------------------ soft and true labels
-
-
-@dataclass(frozen=True)
-class PlayedRound:
-    """A round of real training: `soft_labels` and `counts` (true labels) are [devices, classes]."""
-
-    case: int | str
-    seed: int
-    round: int
-    soft_labels: np.ndarray
-    counts: np.ndarray
-    accuracies: dict[str, float]  # of the model averaged over each group of `candidate_groups`, and "random"
-
-
-def play(config: RunConfig, engine: str = "auto") -> list[PlayedRound]:
-    """Trains a run and looks into each round: what would other groups have given, from the same local models?"""
-    dataset = load_dataset(config.dataset)
-    worker = make_engine(engine, dataset)
-    federation, rounds = Federation(config, dataset, worker), []
-    counts = count_labels(dataset.train_labels, federation.parts, len(dataset.classes))
-    for number in range(1, config.rounds + 1):
-        cohort = worker.train(federation.begin_round())
-        held = counts[list(federation.chosen)]
-        accuracies = _accuracies(worker, dataset, cohort, held, np.random.default_rng([config.seed, number]))
-        federation.end_round(cohort)
-        rounds.append(PlayedRound(config.case, config.seed, number, cohort.soft_labels, held, accuracies))
-    return rounds
-
-
-def candidate_groups(soft_labels: np.ndarray, counts: np.ndarray) -> dict[str, Group]:
-    """Who would be kept: by nobody's judgment, by the judgment and by the best group, on soft and on true labels."""
-    true, sizes = _shares(counts)
-    return {
-        "all chosen": tuple(range(len(sizes))),
-        "judgment, soft labels": judge(soft_labels, sizes).kept,
-        "best group, soft labels": best_group(soft_labels, sizes),
-        "judgment, true labels": judge(true, sizes).kept,
-        "best group, true labels": best_group(true, sizes),
-    }
 
 
 def compare_groups(played: PlayedRound) -> pd.DataFrame:
@@ -133,7 +84,7 @@ def compare_groups(played: PlayedRound) -> pd.DataFrame:
 
     "random" keeps as many devices as the judgment on soft labels.
     """
-    true, sizes = _shares(played.counts)
+    true, sizes = shares(played.counts)
     by_soft, by_true = all_groups(played.soft_labels, sizes), all_groups(true, sizes)
     rows = []
     for name, group in candidate_groups(played.soft_labels, played.counts).items():
@@ -162,13 +113,13 @@ def groups_table(rounds: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def groups_text(table: pd.DataFrame) -> pd.DataFrame:
+def groups_text(table: pd.DataFrame) -> Shown:
     """The table to read."""
     points = [
         f"{mean:+.1f} ± {std:.1f}" if std == std else f"{mean:+.1f}"
         for mean, std in zip(table["points"], table["points_std"], strict=True)
     ]
-    return pd.DataFrame(
+    text = pd.DataFrame(
         {
             "case": table["case"],
             "group": table["group"],
@@ -180,29 +131,13 @@ def groups_text(table: pd.DataFrame) -> pd.DataFrame:
             "points over all chosen": np.where(table["group"] == "all chosen", MISSING, points),
         }
     )
+    return Shown(text)
 
 
 def soft_label_distance(played: PlayedRound) -> float:
     """Mean over devices of the total-variation distance between soft label and true label distribution."""
-    true, _ = _shares(played.counts)
+    true, _ = shares(played.counts)
     return float(np.abs(played.soft_labels - true).sum(axis=1).mean() / 2)
-
-
-def _accuracies(
-    worker: Engine, dataset: Dataset, cohort: Cohort, counts: np.ndarray, rng: np.random.Generator
-) -> dict[str, float]:
-    sizes = counts.sum(axis=1)
-
-    def accuracy(group: Sequence[int]) -> float:
-        model = aggregate(cohort.weights[list(group)], sizes[list(group)])
-        right, _ = worker.evaluate(model, dataset.test_images, dataset.test_labels)
-        return int(right.sum()) / len(dataset.test_images)
-
-    groups = candidate_groups(cohort.soft_labels, counts)
-    kept = len(groups["judgment, soft labels"])
-    drawn = [rng.choice(len(sizes), kept, replace=False) for _ in range(RANDOM_DRAWS)]
-    known = {group: accuracy(group) for group in set(groups.values())}
-    return {name: known[group] for name, group in groups.items()} | {"random": float(np.mean([*map(accuracy, drawn)]))}
 
 
 # ------------------------------------------------------------------------------------------------ recorded runs
@@ -212,7 +147,7 @@ def recorded_rounds(record: RunRecord) -> pd.DataFrame:
     """The true label entropy of every recorded round: of the chosen devices, of a random drop, kept, and at best."""
     counts, rows = label_counts(record.config), []
     for chosen, kept in zip(record.rounds["chosen"], record.rounds["kept"], strict=True):
-        groups = all_groups(*_shares(counts[list(chosen)]))
+        groups = all_groups(*shares(counts[list(chosen)]))
         position = {device: k for k, device in enumerate(chosen)}
         rows.append(
             {
@@ -229,29 +164,30 @@ def recorded_rounds(record: RunRecord) -> pd.DataFrame:
 def chosen_entropy(record: RunRecord) -> float:
     """The true label entropy of the chosen devices, mean over rounds."""
     counts = label_counts(record.config)
-    return float(np.mean([group_entropy(*_shares(counts[list(chosen)])) for chosen in record.rounds["chosen"]]))
+    return float(np.mean([group_entropy(*shares(counts[list(chosen)])) for chosen in record.rounds["chosen"]]))
 
 
-def recorded_table(records: Records, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
+def recorded_table(runs: pd.DataFrame, datasets: Sequence[str], cases: Sequence[int]) -> pd.DataFrame:
     """A row a data set and case: means over all recorded rounds of FedEntropy.
 
     `uniform` is the entropy of devices drawn without pools: FedAvg's, of the same seeds.
     """
-    methods = ("fedavg+entropy", "fedavg")
-    rows, paired = [], records.paired(methods)
+    variants = ("fedavg+entropy", "fedavg")
+    rows, shared = [], same_seeds(runs, variants)
     for dataset in datasets:
         for case in cases:
-            runs, plain = (paired.of(dataset, case, method) for method in methods)
-            row = {"dataset": dataset, "case": case, "method": methods[0], "seeds": len(runs)}
-            row["recorded"] = len(records.of(dataset, case, methods[0]))
-            row["uniform"] = np.mean([chosen_entropy(run) for run in plain]) if plain else None
-            means = pd.concat(map(recorded_rounds, runs)).mean() if runs else pd.Series(dtype=float)
+            judged, plain = (list(cell(shared, dataset, case, variant)["record"]) for variant in variants)
+            row = {"dataset": dataset, "case": case, "variant": variants[0], "seeds": len(judged)}
+            row["recorded"] = len(cell(runs, dataset, case, variants[0]))
+            row["uniform"] = np.mean([chosen_entropy(record) for record in plain]) if plain else None
+            means = pd.concat(map(recorded_rounds, judged)).mean() if judged else pd.Series(dtype=float)
             rows.append(row | {name: means.get(name) for name in ("all", "random", "judgment", "best", "kept")})
     return pd.DataFrame(rows)
 
 
-def recorded_text(table: pd.DataFrame) -> pd.DataFrame:
-    """The table to read; a cell without runs shows "—"."""
+def recorded_text(table: pd.DataFrame) -> Shown:
+    """The table to read; data sets without runs are named beneath."""
+    table, note = with_runs(table)
     columns = {
         "uniform": "uniform draw",
         "all": "all chosen",
@@ -262,14 +198,8 @@ def recorded_text(table: pd.DataFrame) -> pd.DataFrame:
     text = {"data": table["dataset"].map(DATASET_NAMES), "case": table["case"].astype(str)}
     text |= {f"entropy, {shown}": table[name].map(_number(3)) for name, shown in columns.items()}
     text |= {"devices kept": table["kept"].map(_number(1)), "seeds": table["seeds"].astype(str)}
-    return pd.DataFrame(text)
+    return Shown(pd.DataFrame(text), note)
 
 
 def _number(digits: int):
     return lambda value: MISSING if pd.isna(value) else f"{value:.{digits}f}"
-
-
-def _shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Label distributions and sizes of devices."""
-    sizes = counts.sum(axis=1)
-    return counts / sizes[:, None], sizes

@@ -7,7 +7,7 @@ from fedentropy_core.extras import needs
 from fedentropy_core.paper.heterogeneity import index_table
 from fedentropy_core.paper.protocol import CONFIDENCE
 from fedentropy_core.paper.study import PAPER_CASES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.statistics import paired_difference
 from fedentropy_core.runs.record import RunRecord
 

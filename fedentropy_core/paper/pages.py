@@ -7,26 +7,27 @@ from pathlib import Path
 
 from fedentropy_core.files import atomic_write, project_root, results_root
 from fedentropy_core.paper.claims import counted, decide_all
-from fedentropy_core.paper.study import SHOWN, TABLE_1, caption, shown_records
+from fedentropy_core.paper.findings import headlines
+from fedentropy_core.paper.study import SHOWN, TABLE_1, caption, shown_runs
 from fedentropy_core.paper.tables import accuracy_table, side_by_side
-from fedentropy_core.report.frame import frame
-from fedentropy_core.report.tables import markdown
 
 Part = Callable[[], str]
 
 
 def cifar10_table() -> str:
     """Table 1 of CIFAR-10, the paper's and ours, by its measure."""
-    records = shown_records()
-    long = accuracy_table(records, "table1", ["cifar10"], TABLE_1)
-    return f"{caption(records)}.\n\n{markdown(side_by_side(long[long['measure'] == 'last ten']))}"
+    runs = shown_runs()
+    long = accuracy_table(runs, "table1", ["cifar10"], TABLE_1)
+    return f"{caption(runs)}.\n\n{side_by_side(long[long['measure'] == 'last_ten']).markdown()}"
 
 
-def verdicts_counted() -> str:
-    """How many of the paper's sentences hold, in a line."""
-    decided = decide_all(frame(shown_records().runs.values()))
+def found() -> str:
+    """What the records say, and how many of the paper's sentences hold."""
+    runs = shown_runs()
+    decided = decide_all(runs)
     counts = ", ".join(f"{count} {direction}" for direction, count in counted(decided).items() if count)
-    return f"Of {len(decided)} sentences of the paper about its results: {counts}.\n"
+    claims = f"Of {len(decided)} sentences of the paper about its results: {counts}."
+    return f"{headlines(runs)._repr_markdown_()}\n- {claims}\n"
 
 
 def stored_table(name: str) -> str:
@@ -35,7 +36,7 @@ def stored_table(name: str) -> str:
 
 
 def study_shown() -> str:
-    return f"{caption(shown_records())}.\n"
+    return f"{caption(shown_runs())}.\n"
 
 
 def _tables(*names: str) -> dict[str, Part]:
@@ -43,7 +44,7 @@ def _tables(*names: str) -> dict[str, Part]:
 
 
 PAGES: dict[str, dict[str, Part]] = {
-    "README.md": {"findings": verdicts_counted, "results": cifar10_table},
+    "README.md": {"findings": found, "results": cifar10_table},
     "docs/results.md": {
         "caption": study_shown,
         **_tables("claims", "table1_accuracy", "tables2_and_6_rounds", "megabytes", "table3_synergy", "ablation"),

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from fedentropy_core.report.looks import NAMES
+from fedentropy_core.report.frame import cell, same_seeds
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 from fedentropy_core.report.partitions import label_counts
-from fedentropy_core.report.records import DATASET_NAMES, Records
+from fedentropy_core.report.tables import Shown
 from fedentropy_core.runs.record import RunRecord
 
-METHODS = ("fedavg", "fedavg+entropy")
+VARIANTS = ("fedavg", "fedavg+entropy")
 QUARTERS = ("smallest quarter", "second", "third", "largest quarter")
 
 
@@ -27,20 +28,21 @@ def kept_by_size(run: RunRecord) -> dict[str, float]:
     return {"images a round": float(share @ images), **kept}
 
 
-def participation_table(records: Records, datasets: Sequence[str]) -> pd.DataFrame:
+def participation_table(runs: pd.DataFrame, datasets: Sequence[str]) -> pd.DataFrame:
     """Case 3, FedAvg and FedEntropy: means over the seeds that both have."""
-    rows, paired = [], records.paired(METHODS)
+    rows, shared = [], same_seeds(runs, VARIANTS)
     for dataset in datasets:
-        for method in METHODS:
-            if runs := paired.of(dataset, 3, method):
-                means = pd.DataFrame([kept_by_size(run) for run in runs]).mean()
-                rows.append({"dataset": dataset, "method": method, **means, "seeds": len(runs)})
-    return pd.DataFrame(rows, columns=["dataset", "method", "images a round", *QUARTERS, "seeds"])
+        for variant in VARIANTS:
+            found = cell(shared, dataset, 3, variant)["record"]
+            if len(found):
+                means = pd.DataFrame([kept_by_size(record) for record in found]).mean()
+                rows.append({"dataset": dataset, "variant": variant, **means, "seeds": len(found)})
+    return pd.DataFrame(rows, columns=["dataset", "variant", "images a round", *QUARTERS, "seeds"])
 
 
-def participation_text(table: pd.DataFrame) -> pd.DataFrame:
+def participation_text(table: pd.DataFrame) -> Shown:
     """The table with names in place of keys and shares in percent."""
     text = {name: table[name].map("{:.1%}".format) for name in QUARTERS}
     shown = table.assign(**text, **{"images a round": table["images a round"].map("{:.0f}".format)})
-    shown = shown.assign(method=table["method"].map(NAMES), dataset=table["dataset"].map(DATASET_NAMES))
-    return shown.rename(columns={"dataset": "data"})
+    shown = shown.assign(variant=table["variant"].map(NAMES), dataset=table["dataset"].map(DATASET_NAMES))
+    return Shown(shown.rename(columns={"dataset": "data", "variant": "method"}))

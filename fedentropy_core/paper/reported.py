@@ -5,8 +5,7 @@ from functools import cache
 import pandas as pd
 
 from fedentropy_core.files import project_root
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 
 BASELINES = ("fedavg", "fedprox", "scaffold", "moon")  # the paper's; methods.py may have more
 
@@ -26,6 +25,12 @@ def reported() -> pd.DataFrame:
     datasets = {name: key for key, name in DATASET_NAMES.items()}
     methods = {name.replace(" ", ""): key for key, name in NAMES.items()} | {"FedAvg+FedEntropy": "fedavg+entropy"}
     return frame.assign(dataset=frame["dataset"].map(datasets), method=frame["method"].map(methods))
+
+
+def final_accuracies() -> dict[tuple[str, int, str], float]:
+    """The means of its Table 1, by data set, case and variant."""
+    table = reported()[reported()["table"] == "table1"]
+    return table.set_index(["dataset", "case", "method"])["mean"].to_dict()
 
 
 def papers_number(table: str, dataset: str, case: int, method: str) -> tuple[float, float] | None:

@@ -9,8 +9,8 @@ from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
 from fedentropy_core.files import project_root, results_root
 from fedentropy_core.paper.notebooks import check_packages, execute, notebook_paths
-from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields
-from fedentropy_core.report.records import Records
+from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields, shown_runs
+from fedentropy_core.report.frame import SHOWN as SHOWN_OF_A_RUN
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.listing import record_paths
 from fedentropy_core.runs.record import RecordError
@@ -122,7 +122,8 @@ def _fetch() -> list[str]:
 
 def _compare(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Prints fresh and shipped accuracy of each run that both have; AuditFailed where bits had to be the same."""
-    shipped, fresh = Records.load(study.name).runs, Records.load(runs[0].profile, folder).runs
+    there = (shown_runs(study.name), shown_runs(runs[0].profile, folder))
+    shipped, fresh = (found.set_index(SHOWN_OF_A_RUN)["record"].to_dict() for found in there)
     both = sorted(shipped.keys() & fresh.keys(), key=str)
     print(f"{len(fresh)} of {len(runs)} runs trained anew, {len(both)} of them shipped as well")
     wrong = 0

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedentropy_core.config import RunConfig, profile_config
+from fedentropy_core.config import PROFILES, RunConfig, profile_config
 from fedentropy_core.files import results_root
 from fedentropy_core.paper.protocol import SEEDS
-from fedentropy_core.report.records import Records
-from fedentropy_core.report.tables import write_table
+from fedentropy_core.report.frame import frame, told_apart
+from fedentropy_core.report.source import Source
+from fedentropy_core.report.tables import Shown, write_table
+from fedentropy_core.runs.listing import ignore, load_records
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RunRecord
 from fedentropy_core.runs.study import Study
 
 SHOWN = "mirrored"  # the study of README, notebooks and figures: "paper" once its CIFAR-10 part is complete
@@ -129,18 +133,42 @@ def find_study(name: str) -> Study:
     return STUDIES[name]
 
 
-def shown_records(study: str | None = None, results: Path | str | None = None) -> Records:
-    """A study's runs; without a name those of the study that is shown."""
-    return Records.load(study or SHOWN, results)
+def study_runs(study: str, results: Path | str | None = None) -> pd.DataFrame:
+    """A study's runs, a row each, `attrs["study"]` its name; but for those that diverged at once, of which there is
+    nothing to report."""
+    runs = frame(record for record in load_records(study, results) if len(record.rounds) and _own(record, study))
+    runs.attrs["study"] = study
+    return runs
 
 
-def caption(records: Records) -> str:
+def _own(record: RunRecord, study: str) -> bool:
+    """Whether a run has its study's settings, where that fixes them; one that has not is named."""
+    if study in PROFILES and named(record.path).identity:
+        ignore(f"{record.path} has other settings or images than the study {study}: tables leave it out")
+        return False
+    return True
+
+
+def shown_runs(study: str | None = None, results: Path | str | None = None) -> pd.DataFrame:
+    """The runs that tables and figures show of a study; without a name of the one that is shown."""
+    return told_apart(study_runs(study or SHOWN, results))
+
+
+def find_run(runs: pd.DataFrame, config: RunConfig) -> pd.Series | None:
+    """The run of a configuration."""
+    found = [row for _, row in runs.iterrows() if row["record"].config == config]
+    return found[0] if found else None
+
+
+def caption(runs: pd.DataFrame) -> str:
     """Of which study the runs are, what it is, and how many of its runs there are."""
-    known = STUDIES.get(records.study)
+    name = runs.attrs["study"]
+    known = STUDIES.get(name)
     title, of = (f", {known.title}", f" of {len(known.runs)}") if known else ("", "")
-    return f"Study “{records.study}”{title}: {len(records.runs)}{of} runs"
+    return f"Study “{name}”{title}: {len(runs)}{of} runs"
 
 
-def save_table(name: str, long: pd.DataFrame, shown: pd.DataFrame, folder: Path | str | None = None) -> None:
-    """Among the tables of the study that is shown, or in another folder."""
-    write_table(name, long, shown, Path(folder) if folder is not None else results_root() / SHOWN / "tables")
+def save_table(name: str, long: pd.DataFrame, shown: Shown, folder: Path | str | None, source: Source) -> Shown:
+    """Writes a table among those of the study that is shown, or to another folder; gives it back to be looked at."""
+    write_table(name, long, shown, Path(folder) if folder is not None else results_root() / SHOWN / "tables", source)
+    return shown

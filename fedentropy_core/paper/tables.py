@@ -1,160 +1,202 @@
-"""From records to tables: accuracy, rounds and bytes to a target, each beside the paper's number.
+"""From runs to tables: accuracy, rounds and bytes to a target, each beside the paper's number.
 
-A table is made in long form (a row a cell, numbers only) and shown side by side (paper and ours, as text).
-A cell whose runs are missing shows "—". Methods side by side are of the same seeds: while some have more seeds than
-others, only those that all of them have count.
+A table is made in long form (a row a cell, numbers only) and shown side by side (paper and ours, as text). A cell whose
+runs are missing shows "—". Methods side by side are of the same seeds: while some have more seeds than others, only
+those that all of them have count.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from fedentropy_core.paper.reported import BASELINES, ROUNDS_TABLES, TARGETS, papers_number
-from fedentropy_core.paper.study import STUDIES
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES, MEASURES, Records, count_diverged, ten_round_noise
-from fedentropy_core.report.tables import MISSING
+from fedentropy_core.paper.study import PAPER_CASES, STUDIES
+from fedentropy_core.report.frame import cell, reached, same_seeds
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
+from fedentropy_core.report.tables import MISSING, Shown, bold
 from fedentropy_core.runs.record import RunRecord
 
-
-def rounds_to_target(run: RunRecord) -> int | None:
-    """The first round at the paper's target or above it; None if none is."""
-    return run.rounds_to(TARGETS[run.config.dataset, run.config.case] / 100)
-
-
-def megabytes_to_target(run: RunRecord) -> float | None:
-    """MB uploaded until then: models, SCAFFOLD's controls and soft labels."""
-    rounds = rounds_to_target(run)
-    return None if rounds is None else float(run.rounds["bytes_up"].head(rounds).sum()) / 1e6
-
+MEASURES = {"last_ten": "last ten", "last_hundred": "last hundred", "best": "best round"}
+PLACE = ["dataset", "case"]
 
 # ------------------------------------------------------------------------------------------------ long tables
 
 
 def accuracy_table(
-    records: Records, table: str, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int] = (1, 2, 3)
+    runs: pd.DataFrame,
+    table: str,
+    datasets: Sequence[str],
+    variants: Sequence[str],
+    cases: Sequence[int] = PAPER_CASES,
 ) -> pd.DataFrame:
     """In percent: the mean of the last ten rounds (the paper's measure), of the last hundred, and the best round."""
-    return pd.concat(
-        _cells(records, table, datasets, methods, cases, of).assign(measure=measure) for measure, of in MEASURES.items()
-    )
+    cells = [_cells(runs, m, table, datasets, variants, cases).assign(measure=m) for m in MEASURES]
+    return pd.concat(cells, ignore_index=True)
 
 
-def seeds_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+def seeds_table(runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str]) -> pd.DataFrame:
     """A row a recorded run: its accuracy in percent, mean of the last ten rounds."""
-    rows = [
-        (dataset, case, run.config.seed, method, MEASURES["last ten"](run), run.diverged is not None)
-        for dataset in datasets
-        for case in (1, 2, 3)
-        for method in methods
-        for run in records.of(dataset, case, method)
-    ]
-    return pd.DataFrame(rows, columns=["dataset", "case", "seed", "method", "mean", "diverged"])
+    rows = [cell(runs, dataset, case, v) for dataset in datasets for case in PAPER_CASES for v in variants]
+    return pd.concat(rows, ignore_index=True)[["dataset", "case", "seed", "variant", "last_ten", "diverged"]]
 
 
-def rounds_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+def rounds_table(runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str]) -> pd.DataFrame:
     """Rounds to the paper's target, over the seeds that reach it; `reached` counts them."""
-    tables = [_cells(records, ROUNDS_TABLES.get(d, ""), [d], methods, (1, 2, 3), rounds_to_target) for d in datasets]
-    return pd.concat(tables)
+    runs = to_target(runs, "rounds")
+    tables = [_cells(runs, "rounds_to_target", ROUNDS_TABLES.get(d, ""), [d], variants) for d in datasets]
+    return pd.concat(tables, ignore_index=True)
 
 
-def megabytes_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+def megabytes_table(runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str]) -> pd.DataFrame:
     """MB uploaded until the paper's target is reached: models, SCAFFOLD's controls and soft labels."""
-    return _cells(records, "", datasets, methods, (1, 2, 3), megabytes_to_target)
+    return _cells(to_target(runs, "megabytes"), "megabytes_to_target", "", datasets, variants)
 
 
-def noise_table(records: Records, datasets: Sequence[str], methods: Sequence[str]) -> pd.DataFrame:
+def to_target(runs: pd.DataFrame, what: str) -> pd.DataFrame:
+    """The runs that have a target, with their rounds or megabytes to it as a column; NaN where it is not reached."""
+    there = [place in TARGETS for place in zip(runs["dataset"], runs["case"], strict=True)]
+    runs = runs[np.array(there, dtype=bool)]
+    rows = zip(runs["record"], runs["dataset"], runs["case"], strict=True)
+    return runs.assign(**{f"{what}_to_target": [reached(record, TARGETS[d, c])[what] for record, d, c in rows]})
+
+
+def noise_table(runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str]) -> pd.DataFrame:
     """How much of an accuracy is the choice of its ten rounds: `ten_round_noise`, mean over seeds."""
-    return _cells(records, "", datasets, methods, (1, 2, 3), ten_round_noise)
+    runs = runs.assign(noise=[ten_round_noise(record) for record in runs["record"]])
+    return _cells(runs, "noise", "", datasets, variants)
 
 
-def gains_table(records: Records, datasets: Sequence[str], cases: Sequence[int] = (1, 2, 3)) -> pd.DataFrame:
+def ten_round_noise(record: RunRecord) -> float:
+    """How much ten rounds differ from other ten at the end of a run: the standard deviation of the means of ten rounds
+    over the last 200, in points; NaN for a run of less than 20 rounds."""
+    accuracy = 100 * record.rounds["accuracy"].tail(200)
+    return float(accuracy.groupby((accuracy.index[-1] - accuracy.index) // 10).mean().std())
+
+
+def gains_table(runs: pd.DataFrame, datasets: Sequence[str], cases: Sequence[int] = PAPER_CASES) -> pd.DataFrame:
     """Points of accuracy that FedEntropy adds to each method by each measure, paired by seed."""
     rows = []
     for dataset in datasets:
         for case in cases:
-            for measure, of in MEASURES.items():
-                for method in BASELINES:
-                    pairs = records.pairs(dataset, case, method, f"{method}+entropy")
-                    gains = pd.Series([of(after) - of(before) for before, after in pairs], dtype=float)
-                    diverged = sum(count_diverged(pair) > 0 for pair in pairs)
+            for method in BASELINES:
+                pairs = paired(runs, dataset, case, f"{method}+entropy", method)
+                diverged = int((pairs["diverged"] | pairs["diverged_other"]).sum())
+                for measure in MEASURES:
+                    gains = (pairs[measure] - pairs[f"{measure}_other"]).astype(float)
                     rows.append((dataset, case, measure, method, gains.mean(), gains.std(), len(gains), diverged))
     columns = ["dataset", "case", "measure", "method", "mean", "std", "seeds", "diverged"]
     return pd.DataFrame(rows, columns=columns)
 
 
+def paired(runs: pd.DataFrame, dataset: str, case: int, one: str, other: str) -> pd.DataFrame:
+    """A row a seed that both have: columns of `one`, and those of `other` as <column>_other."""
+    sides = (cell(runs, dataset, case, variant) for variant in (one, other))
+    return pd.merge(*sides, on="seed", suffixes=("", "_other"))
+
+
 def _cells(
-    records: Records,
+    runs: pd.DataFrame,
+    measure: str,
     table: str,
     datasets: Iterable[str],
-    methods: Sequence[str],
-    cases: Iterable[int],
-    measure: Callable[[RunRecord], float | None],
+    variants: Sequence[str],
+    cases: Iterable[int] = PAPER_CASES,
 ) -> pd.DataFrame:
     """`recorded` counts all runs, `seeds` those that are compared, `reached` those of them that have the measure."""
-    rows, paired = [], records.paired(methods)
+    rows, shared = [], same_seeds(runs, variants)
     for dataset in datasets:
         for case in cases:
-            for method in methods:
-                recorded, runs = (of.of(dataset, case, method) for of in (records, paired))
-                values = pd.Series([v for v in map(measure, runs) if v is not None], dtype=float)
-                paper = papers_number(table, dataset, case, method) or (None, None)
-                counts = (len(values), len(runs), count_diverged(runs), len(recorded))
-                rows.append((dataset, case, method, *paper, values.mean(), values.std(), *counts))
+            for variant in variants:
+                compared = cell(shared, dataset, case, variant)
+                values = compared[measure].dropna().astype(float)
+                paper = papers_number(table, dataset, case, variant) or (None, None)
+                counts = (len(values), len(compared), int(compared["diverged"].sum()))
+                recorded = len(cell(runs, dataset, case, variant))
+                rows.append((dataset, case, variant, *paper, values.mean(), values.std(), *counts, recorded))
     numbers = ["paper_mean", "paper_std", "mean", "std", "reached", "seeds", "diverged", "recorded"]
-    return pd.DataFrame(rows, columns=["dataset", "case", "method", *numbers])
+    return pd.DataFrame(rows, columns=["dataset", "case", "variant", *numbers])
 
 
 # ------------------------------------------------------------------------------------------------ tables to read
 
 
-def side_by_side(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
-    """For each data set and case the paper's row and ours, one a measure; a column a method."""
-    methods = [method for method in NAMES if method in set(long["method"])]
+def side_by_side(long: pd.DataFrame, digits: int = 2, best: Callable | None = max) -> Shown:
+    """For each data set and case the paper's row, ours, one a measure, and what ours is more; a column a variant.
+
+    The `best` of a row of ours is bold, of those whose runs all have the measure; data sets without runs are named
+    beneath.
+    """
+    there, note = with_runs(long)
+    variants = [variant for variant in NAMES if variant in set(there["variant"])]
     rows = []
-    for (dataset, case), cells in long.groupby(["dataset", "case"], sort=False):
-        place = (DATASET_NAMES[dataset], case)
-        measures = list(cells.groupby("measure", sort=False)) if "measure" in cells else [("", cells)]
-        first = measures[0][1].set_index("method")
-        if cells["paper_mean"].notna().any():
-            rows.append((*place, "paper", *(_paper_text(first.loc[m], digits) for m in methods)))
-        for measure, of_measure in measures:
-            who, by_method = "ours" if len(measures) == 1 else f"ours, {measure}", of_measure.set_index("method")
-            rows.append((*place, who, *(_our_text(by_method.loc[m], digits) for m in methods)))
-    return pd.DataFrame(rows, columns=["data", "case", "", *(NAMES[m] for m in methods)])
+    for (dataset, case), cells in there.groupby(PLACE, sort=False):
+        rows += [(DATASET_NAMES[dataset], case, *row) for row in _rows(cells, variants, digits, best)]
+    return Shown(pd.DataFrame(rows, columns=["data", "case", "", *(NAMES[v] for v in variants)]), note)
 
 
-def by_measure(long: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
-    """A row a method, a column a measure; for one data set and case."""
-    measures = list(dict.fromkeys(long["measure"]))
-    rows = [
-        (NAMES[method], *(_our_text(cells.set_index("measure").loc[measure], digits) for measure in measures))
-        for method, cells in long.groupby("method", sort=False)
-    ]
-    return pd.DataFrame(rows, columns=["method", *measures])
+def _rows(cells: pd.DataFrame, variants: Sequence[str], digits: int, best: Callable | None) -> list[tuple]:
+    """Of a data set and case: name and text of each row."""
+    measures = list(cells.groupby("measure", sort=False)) if "measure" in cells else [("", cells)]
+    first, rows = measures[0][1].set_index("variant"), []
+    if paper := first["paper_mean"].notna().any():
+        rows.append(("paper", *(_paper_text(first.loc[v], digits) for v in variants)))
+    for measure, of_measure in measures:
+        who = "ours" if len(measures) == 1 else f"ours, {MEASURES[measure]}"
+        rows.append((who, *_best_in_bold(of_measure.set_index("variant").loc[list(variants)], digits, best)))
+    if paper:
+        rows.append(("ours − paper", *(_difference_text(first.loc[v], digits) for v in variants)))
+    return rows
 
 
-def by_seed(long: pd.DataFrame) -> pd.DataFrame:
-    """A row a data set, case and seed, a column a method."""
-    text = long["mean"].map("{:.2f}".format) + long["diverged"].map({True: " (diverged)", False: ""})
-    wide = long.assign(text=text).pivot(index=["dataset", "case", "seed"], columns="method", values="text")
-    wide = wide[[method for method in NAMES if method in wide]].fillna(MISSING)
+def _best_in_bold(cells: pd.DataFrame, digits: int, best: Callable | None) -> list[str]:
+    texts = [_our_text(cell, digits) for _, cell in cells.iterrows()]
+    whole = cells["mean"].where((cells["reached"] == cells["seeds"]) & (cells["diverged"] == 0))
+    if best is None or whole.count() < 2:
+        return texts
+    return [bold(text) if mean == best(whole.dropna()) else text for text, mean in zip(texts, whole, strict=True)]
+
+
+def by_measure(long: pd.DataFrame, digits: int = 2) -> Shown:
+    """A row a variant, a column a measure, its best in bold; for one data set and case."""
+    variants = list(dict.fromkeys(long["variant"]))
+    columns = {
+        MEASURES[measure]: _best_in_bold(cells.set_index("variant").loc[variants], digits, max)
+        for measure, cells in long.groupby("measure", sort=False)
+    }
+    return Shown(pd.DataFrame({"variant": [NAMES[variant] for variant in variants], **columns}))
+
+
+def by_seed(long: pd.DataFrame) -> Shown:
+    """A row a data set, case and seed, a column a variant."""
+    text = long["last_ten"].map("{:.2f}".format) + long["diverged"].map({True: " (diverged)", False: ""})
+    wide = long.assign(text=text).pivot(index=["dataset", "case", "seed"], columns="variant", values="text")
+    wide = wide[[variant for variant in NAMES if variant in wide]].fillna(MISSING)
     wide = wide.rename(columns=NAMES).rename_axis(columns=None).reset_index()
-    return wide.assign(dataset=wide["dataset"].map(DATASET_NAMES)).rename(columns={"dataset": "data"})
+    return Shown(wide.assign(dataset=wide["dataset"].map(DATASET_NAMES)).rename(columns={"dataset": "data"}))
 
 
-def gains_shown(gains: pd.DataFrame) -> pd.DataFrame:
+def gains_shown(gains: pd.DataFrame) -> Shown:
     """A row a data set, case and measure, a column a method."""
+    there, note = with_runs(gains)
     rows = [
         (
             DATASET_NAMES[dataset],
             case,
-            measure,
+            MEASURES[measure],
             *(MISSING if c["seeds"] == 0 else _signed(c) for _, c in cells.iterrows()),
         )
-        for (dataset, case, measure), cells in gains.groupby(["dataset", "case", "measure"], sort=False)
+        for (dataset, case, measure), cells in there.groupby([*PLACE, "measure"], sort=False)
     ]
-    return pd.DataFrame(rows, columns=["data", "case", "measure", *(NAMES[method] for method in BASELINES)])
+    names = [NAMES[method] for method in BASELINES]
+    return Shown(pd.DataFrame(rows, columns=["data", "case", "measure", *names]), note)
+
+
+def with_runs(long: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The rows of data sets that have any run, and a line that names the others."""
+    seeds = long.groupby("dataset", sort=False)["seeds"].sum()
+    missing = ", ".join(DATASET_NAMES[dataset] for dataset in seeds.index[seeds == 0])
+    return long[long["dataset"].map(seeds) > 0], f"No runs of {missing} yet." if missing else ""
 
 
 def _signed(row: pd.Series) -> str:
@@ -166,6 +208,11 @@ def _paper_text(cell: pd.Series, digits: int) -> str:
     return (
         MISSING if pd.isna(cell["paper_mean"]) else f"{cell['paper_mean']:.{digits}f} ± {cell['paper_std']:.{digits}f}"
     )
+
+
+def _difference_text(cell: pd.Series, digits: int) -> str:
+    difference = cell["mean"] - cell["paper_mean"]
+    return MISSING if pd.isna(difference) else f"{difference:+.{digits}f}"
 
 
 def _our_text(cell: pd.Series, digits: int) -> str:
@@ -183,19 +230,21 @@ def _diverged_text(cell: pd.Series) -> str:
     return f", {cell['diverged']} diverged" if cell["diverged"] else ""
 
 
-def missing_runs(records: Records, long: pd.DataFrame) -> str:
+def missing_runs(runs: pd.DataFrame, long: pd.DataFrame) -> str:
     """Which runs of the study a table still lacks, and the command that makes them; empty if none."""
-    shown = set(zip(long["dataset"], long["case"], long["method"], strict=True))
-    study = STUDIES.get(records.study)
-    runs = [run for run in (study.runs if study else ()) if (run.dataset, run.case, run.label) in shown]
-    missing = [run for run in runs if (run.dataset, run.case, run.label, run.seed) not in records.runs]
+    shown = set(zip(long["dataset"], long["case"], long["variant"], strict=True))
+    name = runs.attrs["study"]
+    of_study = STUDIES[name].runs if name in STUDIES else ()
+    wanted = [run for run in of_study if (run.dataset, run.case, run.label) in shown]
+    there = set(zip(runs["dataset"], runs["case"], runs["variant"], runs["seed"], strict=True))
+    missing = [run for run in wanted if (run.dataset, run.case, run.label, run.seed) not in there]
     if not missing:
         return ""
     lines = []
     for dataset in dict.fromkeys(run.dataset for run in missing):
         cases, labels = ({getattr(run, f): 0 for run in missing if run.dataset == dataset} for f in ("case", "label"))
         lines.append(
-            f'make train STUDY={records.study} DATASETS={dataset} CASES="{" ".join(map(str, cases))}" '
-            f'METHODS="{" ".join(labels)}"'
+            f"make train STUDY={name} DATASETS={dataset} "
+            f'CASES="{" ".join(map(str, cases))}" METHODS="{" ".join(labels)}"'
         )
     return f"{len(missing)} runs are missing; these commands make them:\n" + "\n".join(lines)

@@ -9,8 +9,7 @@ import pandas as pd
 
 from fedentropy_core.paper.claims import Claim, Verdict
 from fedentropy_core.paper.comparisons import Direction
-from fedentropy_core.report.looks import NAMES
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 
 
 def shared_verdicts(paper: list[tuple[Claim, Verdict]], mirrored: list[tuple[Claim, Verdict]]) -> pd.DataFrame:

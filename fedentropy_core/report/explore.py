@@ -19,8 +19,8 @@ from fedentropy_core.judgment import RESOLUTION, Judgment, judge
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.groups import Groups, all_groups
 from fedentropy_core.report.judgment_figures import judgment_steps
+from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.partitions import distance, label_counts
-from fedentropy_core.report.records import DATASET_NAMES
 
 with needs("report"):
     import ipywidgets as widgets

@@ -9,10 +9,8 @@ from fedentropy_core.config import RunConfig, unusual
 from fedentropy_core.extras import needs
 from fedentropy_core.report.explore import Panel, _control
 from fedentropy_core.report.figures import use_style
-from fedentropy_core.report.looks import NAMES, line
-from fedentropy_core.report.records import DATASET_NAMES
+from fedentropy_core.report.looks import DATASET_NAMES, NAMES, line
 from fedentropy_core.runs.listing import load_records, studies_there
-from fedentropy_core.runs.names import named
 from fedentropy_core.runs.record import RunRecord
 
 with needs("report"):
@@ -60,17 +58,16 @@ def runs_panel(results: Path | str | None = None, study: str = "paper") -> Panel
 
 
 def _named(folder: str, records: Sequence[RunRecord]) -> dict[str, RunRecord]:
-    """A name for each run; where its study does not fix its settings it says them, and which file it is."""
+    """A name for each run; one of no profile says where it differs from the paper, and which file it is."""
     return {_name(folder, record): record for record in records}
 
 
 def _name(folder: str, record: RunRecord) -> str:
     c = record.config
     case = c.case if isinstance(c.case, str) else f"case {c.case}"
-    parts = [folder, DATASET_NAMES.get(c.dataset, c.dataset), case, NAMES.get(c.label, c.label), f"seed {c.seed}"]
-    identity = named(record.path).identity
-    if identity:
-        parts += [f"{name} {value}" for name, value in unusual(c).items()] + [identity[-6:]]
+    parts = [folder, DATASET_NAMES[c.dataset], case, NAMES.get(c.label, c.label), f"seed {c.seed}"]
+    if c.profile == "custom":
+        parts += [f"{name} {value}" for name, value in unusual(c).items()] + [record.path.stem[-6:]]
     return " · ".join(parts)
 
 

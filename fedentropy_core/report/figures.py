@@ -1,6 +1,6 @@
 """One function a figure. The same colour for a method everywhere; line styles tell them apart in grey."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +8,9 @@ import pandas as pd
 
 from fedentropy_core.extras import needs
 from fedentropy_core.files import atomic_write, project_root
-from fedentropy_core.report.looks import COLOURS, NAMES, line
-from fedentropy_core.report.records import DATASET_NAMES, Records
+from fedentropy_core.report.frame import cell, same_seeds
+from fedentropy_core.report.looks import COLOURS, DATASET_NAMES, NAMES, line
+from fedentropy_core.report.source import Source
 
 with needs("report"):
     import matplotlib as mpl
@@ -20,6 +21,10 @@ with needs("report"):
 
 # What an axis says of a record's column, and by what the column is multiplied for it.
 AXES = {"accuracy": ("test accuracy (%)", 100), "entropy_before": ("entropy of the chosen group", 1)}
+CASES = (1, 2, 3)
+WINDOW = 20  # rounds of a moving average
+
+Reported = Mapping[tuple[str, int, str], float]  # somebody else's final accuracy of a data set, case and variant
 
 
 def use_style() -> None:
@@ -40,92 +45,131 @@ def use_style() -> None:
     )
 
 
-def save(figure: Figure, name: str, folder: Path | str | None = None) -> None:
-    """PDF and PNG without dates or versions, so that the same picture is the same file."""
+def save(figure: Figure, name: str, folder: Path | str | None, source: Source) -> None:
+    """PDF and PNG that say what made them, without dates or versions, so that the same picture is the same file."""
     folder = Path(folder) if folder is not None else project_root() / "figures"
     for kind, metadata in (
-        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
-        ("png", {"Software": None}),
+        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None, "Subject": str(source)}),
+        ("png", {"Software": None, "Description": str(source)}),
     ):
         with atomic_write(folder / f"{name}.{kind}") as file:
             figure.savefig(file, format=kind, metadata=metadata, bbox_inches="tight")
 
 
 def convergence(
-    records: Records,
+    runs: pd.DataFrame,
     datasets: Sequence[str],
-    methods: Sequence[str],
-    cases: Sequence[int] = (1, 2, 3),
-    window: int = 20,
+    variants: Sequence[str],
+    cases: Sequence[int] = CASES,
     column: str = "accuracy",
+    reported: Reported | None = None,
 ) -> Figure:
-    """Test accuracy, or another column, by round: a row a data set, a column a case; mean, standard deviation.
+    """Test accuracy, or another column, by round: a row a data set, a column a case; mean and range over seeds.
 
-    A data set without any run has no row, a method without any run no entry in the legend; the note names the former.
-    Seeds differ, most in case 3, so a panel has only those that all of its methods have.
+    `reported` accuracies are marked at the right edge. A data set without any run has no row, a variant without any run
+    no entry in the legend; the note names the former. Seeds differ, most in case 3, so a panel has only those that all
+    of its variants have.
     """
-    use_style()
-    records = records.paired(methods)
-    shown, drawn = _with_runs(records, datasets, methods, cases)
-    left_out = [DATASET_NAMES[dataset] for dataset in datasets if dataset not in shown]
-    datasets = shown or datasets
-    figure, grid = plt.subplots(
-        len(datasets),
-        len(cases),
-        figsize=(max(3.3 * len(cases), 6.5), max(2.4 * len(datasets) + 0.6, 3.6)),
-        squeeze=False,
-        sharex=True,
-    )
-    for row, dataset in zip(grid, datasets, strict=True):
+    runs = same_seeds(runs, variants)
+    figure, grid, shown, drawn = _panels(runs, datasets, variants, cases)
+    for row, dataset in zip(grid, shown, strict=True):
         for axes, case in zip(row, cases, strict=True):
-            _curves(axes, records, dataset, case, methods, window, column)
-            axes.set_title(_panel_title(records, dataset, case, methods))
+            _curves(axes, runs, dataset, case, drawn, column)
+            _mark(axes, {v: (reported or {}).get((dataset, case, v)) for v in drawn})
+            axes.set_title(_panel_title(runs, dataset, case))
         row[0].set_ylabel(AXES[column][0])
     for axes in grid[-1]:
         axes.set_xlabel("round")
-    note = f"{window}-round moving average, mean over seeds, band: one standard deviation; study “{records.study}”"
-    if shown and left_out:
-        note += f"; no runs of {', '.join(left_out)}"
-    if any(r.diverged for d in shown for case in cases for method in drawn for r in records.of(d, case, method)):
-        note += "; where a curve ends early a run of it diverged"
+    note = f"{WINDOW}-round moving average, mean over seeds, band: their range; {_study(runs, datasets, shown)}"
+    if reported:
+        note += "; marks at the right: the paper's final accuracies"
+    if runs["diverged"].any():
+        note += "; a curve that ends early: a run of it diverged"
     _legend_below(figure, drawn, note)
     return figure
 
 
-def _with_runs(
-    records: Records, datasets: Sequence[str], methods: Sequence[str], cases: Sequence[int]
-) -> tuple[list[str], list[str]]:
-    """Those of the data sets and of the methods that have any run."""
-    found = {(d, m) for d in datasets for m in methods if any(records.of(d, case, m) for case in cases)}
-    return [d for d in datasets if d in {d for d, _ in found}], [m for m in methods if m in {m for _, m in found}]
+def accuracy_by_upload(runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str]) -> Figure:
+    """Test accuracy against GB uploaded so far, mean over the seeds that all variants have; moving averages."""
+    runs = same_seeds(runs, variants)
+    figure, grid, shown, drawn = _panels(runs, datasets, variants, CASES)
+    for row, dataset in zip(grid, shown, strict=True):
+        for axes, case in zip(row, CASES, strict=True):
+            for variant in drawn:
+                records = cell(runs, dataset, case, variant)["record"]
+                if len(records):
+                    uploaded = _by_round(records, "bytes_up").cumsum().mean(axis=1) / 1e9
+                    accuracy = 100 * _smooth(_by_round(records, "accuracy")).mean(axis=1)
+                    axes.plot(uploaded, accuracy, **line(variant))
+            axes.set_title(_panel_title(runs, dataset, case))
+        row[0].set_ylabel(AXES["accuracy"][0])
+    for axes in grid[-1]:
+        axes.set_xlabel("GB uploaded")
+    _legend_below(figure, drawn, f"{WINDOW}-round moving average, mean over seeds; {_study(runs, datasets, shown)}")
+    return figure
 
 
-def _panel_title(records: Records, dataset: str, case: int, methods: Sequence[str]) -> str:
-    """What is shown, and of how many seeds; all methods of a panel have the same."""
-    seeds = max(len(records.of(dataset, case, method)) for method in methods)
+def _panels(
+    runs: pd.DataFrame, datasets: Sequence[str], variants: Sequence[str], cases: Sequence[int]
+) -> tuple[Figure, np.ndarray, Sequence[str], list[str]]:
+    """A row for each data set with a run, all of them where there is none; and the variants with a run."""
+    use_style()
+    there = runs[runs["case"].isin(cases) & runs["dataset"].isin(datasets)]
+    shown = [dataset for dataset in datasets if dataset in set(there["dataset"])] or list(datasets)
+    drawn = [variant for variant in variants if variant in set(there["variant"])]
+    size = (max(3.3 * len(cases), 6.5), max(2.4 * len(shown) + 0.6, 3.6))
+    figure, grid = plt.subplots(len(shown), len(cases), figsize=size, squeeze=False, sharex="col")
+    return figure, grid, shown, drawn
+
+
+def _study(runs: pd.DataFrame, datasets: Sequence[str], shown: Sequence[str]) -> str:
+    missing = ", ".join(DATASET_NAMES[dataset] for dataset in datasets if dataset not in shown)
+    return f"study “{runs.attrs.get('study', 'custom')}”" + (f"; no runs of {missing}" if missing else "")
+
+
+def _panel_title(runs: pd.DataFrame, dataset: str, case: int) -> str:
+    """What is shown, and of how many seeds; all variants of a panel have the same."""
+    seeds = runs.loc[(runs["dataset"] == dataset) & (runs["case"] == case), "seed"].nunique()
     counted = f" ({seeds} {'seed' if seeds == 1 else 'seeds'})" if seeds else ""
     return f"{DATASET_NAMES[dataset]}, case {case}{counted}"
 
 
-def _curves(
-    axes: Axes, records: Records, dataset: str, case: int, methods: Sequence[str], window: int, column: str
-) -> None:
-    drawn, unit = 0, AXES[column][1]
-    for method in methods:
-        runs = records.of(dataset, case, method)
-        if not runs:
+def _curves(axes: Axes, runs: pd.DataFrame, dataset: str, case: int, variants: Sequence[str], column: str) -> None:
+    unit = AXES[column][1]
+    for variant in variants:
+        records = cell(runs, dataset, case, variant)["record"]
+        if not len(records):
             continue
-        curves = pd.DataFrame({r.config.seed: unit * r.rounds.set_index("round")[column] for r in runs})
-        curves = curves.dropna()  # a mean ends where its first run ends, so that it is of the same seeds throughout
-        smooth = curves.rolling(window, min_periods=1).mean()
-        mean, spread = smooth.mean(axis=1), smooth.std(axis=1)
-        axes.plot(mean.index, mean, **line(method))
-        if len(runs) > 1:
-            axes.fill_between(mean.index, mean - spread, mean + spread, color=COLOURS[method], alpha=0.15, linewidth=0)
-        drawn += 1
-    if not drawn:
+        smooth = unit * _smooth(_by_round(records, column))
+        axes.plot(smooth.index, smooth.mean(axis=1), **line(variant))
+        if len(records) > 1:
+            low, high = smooth.min(axis=1), smooth.max(axis=1)
+            axes.fill_between(smooth.index, low, high, color=COLOURS[variant], alpha=0.13, linewidth=0)
+    if not axes.lines:
         _nothing(axes)
     axes.margins(x=0.01)
+
+
+def _by_round(records: Sequence, column: str) -> pd.DataFrame:
+    """A column a seed. It ends where the first run ends, so that a mean is of the same seeds throughout."""
+    return pd.DataFrame({r.config.seed: r.rounds.set_index("round")[column] for r in records}).dropna()
+
+
+def _smooth(curves: pd.DataFrame) -> pd.DataFrame:
+    return curves.rolling(WINDOW, min_periods=1).mean()
+
+
+def _mark(axes: Axes, values: Mapping[str, float | None]) -> None:
+    """A triangle just outside the right edge for each value there is; one that would hide the last stands beside it."""
+    low, high = axes.get_ylim()
+    column, last = 0, -np.inf
+    for variant, value in sorted(((v, x) for v, x in values.items() if x is not None), key=lambda item: item[1]):
+        column = column + 1 if value - last < 0.04 * (high - low) else 0
+        last = value
+        axes.plot(
+            1.02 + 0.03 * column, value, marker="<", markersize=6, color=COLOURS[variant], markeredgecolor="0.2",
+            markeredgewidth=0.5, transform=axes.get_yaxis_transform(), clip_on=False, zorder=5,
+        )  # fmt: skip
 
 
 def _nothing(axes: Axes) -> None:
@@ -134,47 +178,22 @@ def _nothing(axes: Axes) -> None:
     axes.grid(False)
 
 
-def _legend_below(figure: Figure, methods: Sequence[str], note: str) -> None:
-    handles = [mpl.lines.Line2D([], [], label=NAMES[method], **line(method)) for method in methods]
+def _legend_below(figure: Figure, variants: Sequence[str], note: str) -> None:
+    handles = [mpl.lines.Line2D([], [], label=NAMES[variant], **line(variant)) for variant in variants]
     figure.tight_layout()
     # Five names fit under three panels, three under one; eight are four pairs, each pair in a column.
-    columns = 4 if len(methods) > 5 else len(methods) if figure.get_figwidth() > 7 else 3
+    wide = figure.get_figwidth() > 7
+    columns = 4 if len(variants) > 5 and wide else len(variants) if wide else 2
     figure.legend(
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 0.005),
-        ncols=columns,
+        ncols=max(columns, 1),
         frameon=False,
         handlelength=3.2,
         title=note,
         title_fontsize=8,
     )
-
-
-def accuracy_by_upload(records: Records, datasets: Sequence[str], methods: Sequence[str], window: int = 20) -> Figure:
-    """Test accuracy against MB uploaded so far, of the first seed that all methods have; moving averages."""
-    use_style()
-    records = records.paired(methods)
-    cases = (1, 2, 3)
-    shown, drawn = _with_runs(records, datasets, methods, cases)
-    datasets = shown or datasets
-    figure, grid = plt.subplots(
-        len(datasets), len(cases), figsize=(3.3 * len(cases), 2.4 * len(datasets) + 0.6), squeeze=False
-    )
-    for row, dataset in zip(grid, datasets, strict=True):
-        for axes, case in zip(row, cases, strict=True):
-            runs = {method: records.of(dataset, case, method)[:1] for method in methods}
-            for method, (run, *_) in ((m, found) for m, found in runs.items() if found):
-                uploaded = run.rounds["bytes_up"].cumsum() / 1e6
-                axes.plot(uploaded, 100 * run.rounds["accuracy"].rolling(window, min_periods=1).mean(), **line(method))
-            if not any(runs.values()):
-                _nothing(axes)
-                axes.set_xticks([])
-            axes.set_title(f"{DATASET_NAMES[dataset]}, case {case}")
-            axes.set_xlabel("MB uploaded")
-        row[0].set_ylabel("test accuracy (%)")
-    _legend_below(figure, drawn, f"{window}-round moving average, one seed; study “{records.study}”")
-    return figure
 
 
 def label_distribution(counts: dict[tuple[str, int | str], np.ndarray]) -> Figure:

@@ -1,7 +1,7 @@
 """What we say of our results: a sentence with its numbers from records, and a condition that the numbers must meet."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 Number = float | int | str
@@ -13,10 +13,11 @@ EXTREMES = (0, 1, -1, 0.5, -0.5, 1e9, -1e9)
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence as its numbers make it, and whether they still support it."""
+    """A sentence as its numbers make it, whether they still support it, and the sentence without them."""
 
     text: str
     holds: bool
+    sentence: str
 
     def __str__(self) -> str:
         return self.text if self.holds else f"Overturned by the records: {self.text}"
@@ -25,6 +26,16 @@ class Finding:
         return self.text if self.holds else f"**Overturned by the records:** ~~{self.text}~~"
 
     __repr__ = __str__
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings as a reader sees them: a list, in a notebook and in Markdown."""
+
+    def _repr_markdown_(self) -> str:
+        return "".join(f"- {finding._repr_markdown_()}\n" for finding in self) or "No runs to speak of yet."
+
+    def __repr__(self) -> str:
+        return "".join(f"- {finding}\n" for finding in self) or "No runs to speak of yet."
 
 
 def say(sentence: str, holds: Callable[..., bool], **numbers: Number) -> Finding:
@@ -37,9 +48,16 @@ def say(sentence: str, holds: Callable[..., bool], **numbers: Number) -> Finding
     if typed:
         raise ValueError(f"a number is typed into {sentence!r}: give it as {{a name}}")
     asked = {name: numbers[name] for name in _names(holds, numbers)}
-    if not _can_turn(holds, asked):
+    standing = bool(holds(**asked))
+    if standing and not _can_be_overturned(holds, asked):
         raise ValueError(f"no number could overturn {sentence!r}: its condition is a constant")
-    return Finding(sentence.format(**numbers), bool(holds(**asked)))
+    return Finding(sentence.format(**numbers), standing, sentence)
+
+
+def listed(values: Iterable[Number], form: str = "") -> str:
+    """Values as words: 1, 2 and 3."""
+    *first, last = [format(value, form) for value in values]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _names(holds: Callable[..., bool], numbers: dict[str, Number]) -> tuple[str, ...]:
@@ -50,9 +68,8 @@ def _names(holds: Callable[..., bool], numbers: dict[str, Number]) -> tuple[str,
     return names
 
 
-def _can_turn(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
-    """Whether some other value of a number changes the answer."""
-    answer = bool(holds(**numbers))
+def _can_be_overturned(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
+    """Whether some other value of a number does not meet the condition."""
     others = [
         numbers | {name: other}
         for name, value in numbers.items()
@@ -60,4 +77,4 @@ def _can_turn(holds: Callable[..., bool], numbers: dict[str, Number]) -> bool:
         for other in (*EXTREMES, -value, 2 * value, value / 2)
     ]
     others.append({name: -value if isinstance(value, (int, float)) else value for name, value in numbers.items()})
-    return any(bool(holds(**other)) != answer for other in others)
+    return not all(holds(**other) for other in others)

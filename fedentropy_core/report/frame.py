@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.catalogue import SPECS, SYNTHETIC_CLASSES
+from fedentropy_core.runs.listing import ignore
 from fedentropy_core.runs.record import RunRecord
 
 CLASSES = {name: len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": len(SYNTHETIC_CLASSES)}
@@ -18,6 +19,7 @@ ACCURACIES = {
     "last_hundred": "accuracy of the last hundred rounds (%)",
     "best": "accuracy of the best round (%)",
 }
+SHOWN = ["dataset", "case", "variant", "seed"]  # what tables say of a run
 NEAR_CHANCE = 1.0  # points
 SMOOTH = 20  # rounds: a single crossing favours noisy curves, that of a mean does not
 
@@ -79,3 +81,27 @@ def reached(record: RunRecord, target: float) -> dict[str, float]:
 def _first(record: RunRecord, there: pd.Series) -> float:
     found = record.rounds["round"][there]
     return float(found.iloc[0]) if len(found) else np.nan
+
+
+def cell(frame: pd.DataFrame, dataset: str, case: int | str, variant: str) -> pd.DataFrame:
+    """The runs of a data set, case and variant, by seed."""
+    found = (frame["dataset"] == dataset) & (frame["case"] == case) & (frame["variant"] == variant)
+    return frame[found].sort_values("seed")
+
+
+def same_seeds(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
+    """The runs to compare these variants by: on a data set and case the seeds of all that have any run there."""
+    among = frame[frame["variant"].isin(variants)]
+    place = [among["dataset"], among["case"].astype(str)]
+    all_there = among["variant"].groupby(place).transform("nunique")
+    with_seed = among["variant"].groupby([*place, among["seed"]]).transform("nunique")
+    return among[all_there == with_seed]
+
+
+def told_apart(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without runs that tables could not tell from each other, which a warning names."""
+    alike = frame.duplicated(SHOWN, keep=False)
+    for _, runs in frame[alike].groupby(SHOWN, sort=False):
+        paths = ", ".join(str(record.path) for record in runs["record"])
+        ignore(f"{paths} differ in settings that tables do not show: tables leave them out")
+    return frame[~alike]

@@ -1,6 +1,10 @@
-"""How a variant is named and drawn, everywhere: a row a variant."""
+"""How data sets and variants are named, and variants drawn, everywhere: a row a variant."""
 
 from dataclasses import dataclass
+
+from fedentropy_core.data.catalogue import SPECS
+
+DATASET_NAMES = {name: spec.title for name, spec in SPECS.items()} | {"synthetic": "synthetic"}
 
 
 @dataclass(frozen=True)
@@ -13,8 +17,8 @@ class Look:
     wide: bool = False
 
 
-# Pairs of one hue, light without and dark with FedEntropy, from the colour-blind safe set of Okabe and Ito. FedAvg and
-# FedEntropy are wide since FedProx, broken, lies on them where the two hardly differ.
+# Pairs of one hue, light without and dark with FedEntropy, after the colour-blind safe set of Okabe and Ito; dashes
+# tell them apart in grey print. FedAvg and FedEntropy are wide since FedProx, broken, lies on them.
 LOOKS = {
     "fedavg": Look("FedAvg", "#a0a0a0", (0, (4, 1.5)), wide=True),
     "fedprox": Look("FedProx", "#56b4e9", (0, (1, 1))),
@@ -22,8 +26,8 @@ LOOKS = {
     "moon": Look("Moon", "#7fcfb6", (0, (6, 1, 1, 1, 1, 1))),
     "fedavg+entropy": Look("FedEntropy", "#d55e00", wide=True),
     "fedprox+entropy": Look("FedProx + FedEntropy", "#0072b2", (0, (2.5, 1.5))),
-    "scaffold+entropy": Look("SCAFFOLD + FedEntropy", "#8c6100"),
-    "moon+entropy": Look("Moon + FedEntropy", "#009e73"),
+    "scaffold+entropy": Look("SCAFFOLD + FedEntropy", "#5c3d00"),
+    "moon+entropy": Look("Moon + FedEntropy", "#009e73", (0, (8, 1.5))),
     "scaffold-authors": Look("SCAFFOLD (authors' form)", "#c9b458", (0, (4, 1, 1, 1, 1, 1))),
     "scaffold-authors+entropy": Look("SCAFFOLD (authors' form) + FedEntropy", "#4d3319"),
     "fedavg+entropy-no-pools": Look("FedEntropy without pools", "#cc79a7", (0, (3, 1))),

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.config import RunConfig, stored_config
+from fedentropy_core.runs import shown
 from fedentropy_core.runs.about import check_about
 from fedentropy_core.runs.names import named, possible_names, short_hash
 from fedentropy_core.work import ROUND_COLUMNS, weights_hash
@@ -57,6 +58,12 @@ class RunRecord:
     rounds: pd.DataFrame
     about: dict
     path: Path
+
+    def __repr__(self) -> str:
+        return shown.line(self)
+
+    def _repr_html_(self) -> str:
+        return shown.page(self)
 
     @property
     def columns(self) -> tuple[str, ...]:
