@@ -6,6 +6,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 FLOWER := $(VENV)/.flower
+PEERED := .peers/.ready
 
 DATASET ?= cifar10
 FROM    ?=
@@ -16,13 +17,25 @@ FRESH   ?=
 ENGINES ?=
 DEVICE  ?=
 WRITE   ?=
+AGAINST ?=
+SCALE   ?=
+PEERS   ?=
+SCHEDULE ?=
+SHOW    ?=
 RAY     ?=
 STACK   ?=
 STUDY   ?= paper
+JOBS    ?=
 COMMA   := ,
+WORKERS ?= 2
 
-# On what to train: RAY=auto or an address is a cluster, STACK=1 puts seeds side by side on a GPU.
-ON = $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
+# What needs Flower and Ray is tested by `make flower`.
+ON_FLOWER := tests/test_flower.py tests/test_cluster.py
+# A file stays on one worker: cells of a notebook follow each other, and files share what is dear to make.
+PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(addprefix --ignore=,$(ON_FLOWER))
+
+# On what to train: JOBS runs side by side; RAY=auto or an address is a cluster, STACK=1 stacks seeds on a GPU.
+ON = $(if $(JOBS),--jobs $(JOBS)) $(if $(RAY),--ray $(RAY)) $(if $(DEVICE),--device $(DEVICE)) $(if $(STACK),--stack-seeds)
 
 # STUDY is paper, mirrored or diagnosis; DATASETS, METHODS, CASES and SEEDS choose a part of it, such as
 # DATASETS="cifar10 cifar100" SEEDS=0.
@@ -30,7 +43,7 @@ PART = --study $(STUDY) $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS)
        $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data reproduce audit smoke lab plan train bench test flower sanitize lint clean
+.PHONY: help setup data reproduce audit smoke lab plan train bench check test flower sanitize lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +56,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(RUN) -c 'from fedentropy_core.engines import native; native.announce()'
+	@$(RUN) -c 'from fedentropy_core.engines.build import announce; announce()'
 	@touch $@
 
 data: $(READY) ## fetch CIFAR-10; DATASET=cifar100 or cinic10 with FROM=archive or folder
@@ -71,17 +84,25 @@ plan: $(READY) ## list the runs of STUDY=paper and which are recorded; DATASETS 
 train: $(READY) $(if $(RAY),$(FLOWER)) ## train missing runs of STUDY=paper for TIME=150m, most valuable first; DATASETS METHODS CASES SEEDS choose
 	$(RUN) -m fedentropy_core train --time $(TIME) $(PART) $(ON)
 
-bench: $(READY) ## time the engines side by side; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json
+bench: $(READY) $(if $(PEERS),$(PEERED)) ## time the engines; ENGINES=reference,native DEVICE=cuda WRITE=results/bench.json; AGAINST=commit; SCALE=1: as it grows; PEERS=1: other frameworks; SCHEDULE=1: more cores, computed; SHOW=1: as measured before
 	$(RUN) -m fedentropy_core bench $(if $(ENGINES),--engines $(subst $(COMMA), ,$(ENGINES))) \
-	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE))
+	    $(if $(DEVICE),--device $(DEVICE)) $(if $(WRITE),--write $(WRITE)) $(if $(AGAINST),--against $(AGAINST)) $(if $(SCALE),--scale) \
+	    $(if $(PEERS),--peers) $(if $(SCHEDULE),--schedule) $(if $(SHOW),--show) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-test: $(READY) lint ## lint, unit tests, every notebook against its stored outputs, the smoke run
-	$(RUN) -m pytest
-	$(RUN) -m pytest --nbval notebooks
-	$(RUN) -m fedentropy_core smoke
+$(PEERED): fedentropy_core/bench/peers/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+check: $(READY) lint ## lint and the fast tests, in less than a minute
+	$(PYTEST) -m "not slow and not exhaustive" tests
+
+test: $(READY) lint ## lint, all tests but Flower's, every notebook against its stored outputs, the smoke run
+	$(PYTEST) --nbval tests notebooks
 
 flower: $(FLOWER) ## install Flower and Ray, and run their tests; see docs/flower.md
-	$(RUN) -m pytest -m "slow or not slow" tests/test_flower.py tests/test_cluster.py
+	$(RUN) -m pytest $(ON_FLOWER)
 
 $(FLOWER): $(READY)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Flower needs Python 3.11 or newer")'
@@ -97,5 +118,5 @@ lint: $(READY) ## ruff, and which room may import which
 	$(RUN) -m ruff format --check .
 	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
 
-clean: ## remove .venv and caches of tools; data and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove .venv, .peers and caches of tools; data and results stay
+	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis build *.egg-info

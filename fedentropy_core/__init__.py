@@ -13,7 +13,7 @@ _HOMES = {
     "frame": "report.frame",
     "judge": "judgment",
     "load_dataset": "data.load",
-    "load_records": "runs.record",
+    "load_records": "runs.listing",
     "run": "runs.train",
     "run_all": "runs.train",
 }

@@ -1,49 +1,45 @@
-"""The command line: python -m fedentropy_core data | run | plan | train | audit | reproduce | smoke | bench."""
+"""The command line: fedentropy data | run | plan | train | audit | reproduce | smoke | bench."""
 
 import argparse
 import os
-import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
-from fedentropy_core import bench
-from fedentropy_core.config import AUGMENTATIONS, PROFILES, SELECTIONS, RunConfig, profile_config
+from fedentropy_core.cli_options import (
+    add_audit_size,
+    add_bench,
+    add_choice,
+    add_configuration,
+    add_engine,
+    add_results,
+    add_study,
+    add_training,
+    duration,
+    part_of,
+)
+from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import DATASETS
 from fedentropy_core.data.load import load_dataset, prepare
-from fedentropy_core.engines import ENGINES, make_engine
-from fedentropy_core.engines.native import BuildError
+from fedentropy_core.engines import BuildError, make_engine
+from fedentropy_core.extras import MissingExtra
 from fedentropy_core.files import results_root
 from fedentropy_core.interrupts import Stopped, stop_on_signals
-from fedentropy_core.methods import METHODS
 from fedentropy_core.paper.notebooks import NotebookError
 from fedentropy_core.paper.reproduce import AuditFailed, announce_fresh, check, finish_fresh, reproduce, smoke
 from fedentropy_core.paper.study import STUDIES, find_study
-from fedentropy_core.partition import CASES
-from fedentropy_core.runs.audit import named
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import RecordError, RunRecord, record_paths
-from fedentropy_core.runs.study import Run, Study, choose, estimate, overview
+from fedentropy_core.runs.listing import Ignored, record_paths
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RecordError, RunRecord
+from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import Means, run, run_all
 
-_MARKS = {"recorded": "x", "begun": "~", "missing": "."}
-_SETTINGS = {
-    "seed": "initial weights, selection and batches follow from it",
-    "partition_seed": "the partition follows from it; none: from the seed, a partition of its own for each",
-    "rounds": "rounds T",
-    "devices": "devices N",
-    "fraction": "share C of the devices that is chosen each round",
-    "epochs": "local epochs E",
-    "batch_size": "images in a local step",
-    "lr": "learning rate",
-    "momentum": "of the local SGD; the buffer starts at zero every round",
-    "prox_mu": "FedProx's μ",
-    "moon_mu": "Moon's μ",
-    "moon_tau": "Moon's τ",
-    "epsilon": "probability of drawing from the positive pool",
-    "beta": "Dirichlet's β in case 3",
-    "global_step": "η: the new global model is w_g + η·(mean − w_g)",
-}
+_REFUSALS = (ValueError, OSError, MemoryError, BuildError, MissingExtra, RecordError, AuditFailed, NotebookError)
+_MARKS = {"recorded": "x", "begun": "~", "missing": ".", "bad": "!"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,8 +47,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         stop_on_signals()
         options = _parser().parse_args(arguments)
-        options.act(options)
-    except (ValueError, OSError, MemoryError, BuildError, RecordError, AuditFailed, NotebookError) as error:
+        with _ignored_files_named():
+            options.act(options)
+    except _REFUSALS as error:
         sys.exit(f"error: {error}")
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
@@ -62,8 +59,26 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
+@contextmanager
+def _ignored_files_named() -> Iterator[None]:
+    """A file that is left out of the records is named on stderr, once, in a line of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Ignored)
+        others, named_before = warnings.showwarning, set()
+
+        def show(message: Warning | str, category: type[Warning], *where: object) -> None:
+            if not issubclass(category, Ignored):
+                others(message, category, *where)
+            elif str(message) not in named_before:
+                named_before.add(str(message))
+                print(f"ignored: {message}", file=sys.stderr)
+
+        warnings.showwarning = show
+        yield
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fedentropy_core", description=__doc__)
+    parser = argparse.ArgumentParser(prog="fedentropy", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_data(commands)
     _add_run(commands)
@@ -90,27 +105,10 @@ def _add_run(commands) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Trains one configuration and writes its record. Run again, it goes on where it stopped.",
     )
-    parser.add_argument("--profile", default="paper", choices=PROFILES, help="settings to start from")
-    parser.add_argument("--dataset", default="cifar10", choices=DATASETS)
-    parser.add_argument("--case", type=_case, default=1, choices=CASES, help="how images are spread over devices")
-    parser.add_argument("--method", default="fedavg", choices=METHODS)
-    parser.add_argument("--entropy", action="store_true", help="FedEntropy on top of the method")
-    parser.add_argument(
-        "--selection", choices=SELECTIONS, help="FedEntropy's way to choose devices; pools if not given"
-    )
-    parser.add_argument("--pools-only", action="store_true", help="judge, but let every chosen device upload")
-    parser.add_argument("--augment", choices=AUGMENTATIONS, help="training images; the profile's if not given")
-    types = {field.name: field.type for field in fields(RunConfig)}
-    for name, text in _SETTINGS.items():
-        kind = {int | None: _seed_or_none}.get(types[name], types[name])
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(
-            flag, type=kind, metavar="X", default=argparse.SUPPRESS, help=text + "; the profile's if not given"
-        )
-    parser.add_argument("--engine", default="auto", choices=ENGINES)
-    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
+    add_configuration(parser)
+    add_engine(parser)
     parser.add_argument("--threads", type=int, help="devices trained side by side; all cores if not given")
-    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
+    add_results(parser)
     parser.add_argument("--keep-weights", action="store_true", help="keep the final global model beside the record")
     parser.add_argument("--restart", action="store_true", help="ignore a checkpoint and start from round 0")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -142,14 +140,14 @@ def _run(options: argparse.Namespace) -> None:
 
 def _add_plan(commands) -> None:
     parser = commands.add_parser("plan", help="list the runs of a study and which are recorded")
-    _add_study(parser)
-    _add_choice(parser)
+    add_study(parser)
+    add_choice(parser)
     parser.set_defaults(act=_plan)
 
 
 def _plan(options: argparse.Namespace) -> None:
     study = find_study(options.study)
-    runs = overview(_chosen(study.runs, options), options.results, study)
+    runs = overview(part_of(study.runs, options), options.results, study)
     print(f"{study.name}: {study.title}\n")
     marks = runs["state"].map(_MARKS)
     table = runs.assign(marks=marks).pivot_table("marks", ["dataset", "method"], "case", "".join, "", sort=False)
@@ -157,7 +155,9 @@ def _plan(options: argparse.Namespace) -> None:
     counts = runs["state"].value_counts()
     print("\na mark a seed: " + ", ".join(f"{mark} {state}" for state, mark in _MARKS.items()))
     print(f"{counts.get('recorded', 0)} of {len(runs)} runs recorded")
-    left = runs.loc[runs["state"] != "recorded", "rounds"].sum()
+    if "bad" in counts:
+        print(f"{counts['bad']} with a bad record (“ignored: …” says why): left alone until it is repaired or deleted")
+    left = runs["left"].sum()
     if left:
         print(f"the rest, {left:,} rounds: {estimate(left, runs['pace'])}")
 
@@ -169,17 +169,17 @@ def _add_train(commands) -> None:
         description="Trains a study's runs that are missing, most valuable first, at low priority. "
         "Run again, it goes on where it stopped.",
     )
-    _add_study(parser)
-    _add_choice(parser)
-    parser.add_argument("--time", type=_seconds, default=_seconds("150m"), metavar="150m", help="stop after this time")
-    _add_training(parser)
+    add_study(parser)
+    add_choice(parser)
+    parser.add_argument("--time", type=duration, default=duration("150m"), metavar="150m", help="stop after this time")
+    add_training(parser)
     parser.set_defaults(act=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     os.nice(10)
     study = find_study(options.study)
-    _train_runs(_chosen(study.runs, options), options, options.results, options.time, study)
+    _train_runs(part_of(study.runs, options), options, options.results, options.time, study)
 
 
 def _train_runs(
@@ -195,26 +195,21 @@ def _train_runs(
 
 def _add_audit(commands) -> None:
     parser = commands.add_parser("audit", help="train the first rounds of recorded runs again and compare")
-    _add_audit_size(parser)
-    _add_study(parser)
-    _add_choice(parser)
+    add_audit_size(parser)
+    add_study(parser)
+    add_choice(parser)
     parser.set_defaults(act=_audit)
 
 
 def _audit(options: argparse.Namespace) -> None:
     paths = record_paths(options.study, options.results)
-    chosen = _chosen([named(path) for path in paths], options) if paths else []
+    chosen = part_of([named(path) for path in paths], options) if paths else []
     findings = check([record.path for record in chosen], options.records, options.rounds)
     if not any(finding.ok for finding in findings):
         raise AuditFailed(
             f"nothing was checked of study {options.study!r}: `make data` fetches a data set, `make train` makes "
             f"records, STUDY= chooses another of {', '.join(STUDIES)}"
         )
-
-
-def _add_audit_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, default=6, metavar="N", help="how many recorded runs (default: 6)")
-    parser.add_argument("--audit-rounds", dest="rounds", type=int, default=3, metavar="R", help="of each (default: 3)")
 
 
 def _add_reproduce(commands) -> None:
@@ -224,10 +219,10 @@ def _add_reproduce(commands) -> None:
         description="Fetches data, audits a sample of the records, executes every notebook. With --fresh it trains "
         "everything anew into results/fresh first, and goes on where it stopped when run again.",
     )
-    _add_audit_size(parser)
-    _add_study(parser)
-    _add_choice(parser)
-    _add_training(parser)
+    add_audit_size(parser)
+    add_study(parser)
+    add_choice(parser)
+    add_training(parser)
     parser.add_argument("--fresh", action="store_true", help="train anew instead of using the records")
     parser.add_argument("--fresh-rounds", type=int, metavar="T", help="rounds of a fresh run (default: the paper's)")
     parser.set_defaults(act=lambda options: _reproduce(options, parser))
@@ -238,7 +233,7 @@ def _reproduce(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     if options.fresh:
         rounds = {} if options.fresh_rounds is None else {"rounds": options.fresh_rounds}
         study = find_study(options.study)
-        runs = [replace(config, **rounds) for config in _chosen(study.runs, options)]
+        runs = [replace(config, **rounds) for config in part_of(study.runs, options)]
         # Runs of different lengths do not belong in one table.
         length = f"{options.fresh_rounds}-rounds" if options.fresh_rounds else ""
         folder = options.results or results_root() / "fresh" / length
@@ -269,43 +264,14 @@ def _add_smoke(commands) -> None:
 
 def _add_bench(commands) -> None:
     parser = commands.add_parser("bench", help="time the engines side by side on this machine")
-    bench.add_arguments(parser)
-    parser.set_defaults(act=bench.main)
+    add_bench(parser)
+    parser.set_defaults(act=_bench)
 
 
-def _add_training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default="auto", choices=ENGINES)
-    parser.add_argument("--device", help="torch device of the engine; what suits the engine if not given")
-    parser.add_argument("--jobs", type=int, help="runs trained side by side; as many as fill the machine if not given")
-    parser.add_argument("--stack-seeds", action="store_true", help="seeds of a method side by side (batched engine)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster; auto: the one of this machine")
-    parser.add_argument("--cpus", type=int, default=1, help="of a run on the cluster (default: 1)")
-    parser.add_argument("--gpus", type=float, default=0.0, help="of a run on the cluster (default: 0)")
+def _bench(options: argparse.Namespace) -> None:
+    from fedentropy_core.bench.command import main  # loads PyTorch, which to plan and to read needs none
 
-
-def _add_study(parser: argparse.ArgumentParser) -> None:
-    known = ", ".join(STUDIES)
-    parser.add_argument("--study", default="paper", metavar="STUDY", help=f"one of {known} (default: %(default)s)")
-
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--datasets", nargs="*", default=(), help="such as cifar10 cifar100; all if not given")
-    parser.add_argument("--methods", nargs="*", default=(), help="such as fedavg fedavg+entropy; all if not given")
-    parser.add_argument("--cases", nargs="*", type=_case, default=(), help="such as 1 2 3 shards; all if not given")
-    parser.add_argument("--seeds", nargs="*", type=int, default=(), help="of 0 1 2; all if not given")
-    parser.add_argument("--results", type=Path, help="folder of records; FEDENTROPY_RESULTS or results/ if not given")
-
-
-def _chosen(runs: list[Run], options: argparse.Namespace) -> list[Run]:
-    return choose(runs, options.datasets, options.methods, options.cases, options.seeds)
-
-
-def _seconds(text: str) -> float:
-    """90s, 150m, 2h or plain seconds."""
-    match = re.fullmatch(r"([0-9.]+)([smh]?)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"a time such as 90s, 150m or 2h; got {text!r}")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    main(options)
 
 
 def _summary(record: RunRecord) -> str:
@@ -314,14 +280,3 @@ def _summary(record: RunRecord) -> str:
         f"uploaded: {record.rounds['models_up'].sum():,} models, {record.rounds['bytes_up'].sum() / 1e6:,.1f} MB\n"
         f"record:   {record.path}"
     )
-
-
-def _case(text: str) -> int | str:
-    return int(text) if text.isdigit() else text
-
-
-def _seed_or_none(text: str) -> int | None:
-    try:
-        return None if text == "none" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number or none; got {text!r}") from None

@@ -80,6 +80,7 @@ class Work:
     weights: np.ndarray  # [P]
     rule: LocalRule
     devices: tuple[DeviceWork, ...]
+    first_losses: bool = False  # whether the devices' losses before training are wanted as well
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Cohort:
     weights: np.ndarray  # [K, P]: the local models after training
     soft_labels: np.ndarray  # [K, C]: mean softmax output over the device's own images, not mirrored
     steps: np.ndarray  # int64 [K]: local steps taken
+    losses: np.ndarray  # float64 [K]: mean cross-entropy over the device's own images, not mirrored, after training
+    first_losses: np.ndarray | None = None  # float64 [K]: of the global model; where Work asks for it
 
 
 class Engine(Protocol):

@@ -1,19 +1,26 @@
 """What several test files share: a tiny data set that looks like the real ones, and work for an engine."""
 
 import json
+import os
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 
 from fedentropy_core import RunConfig
+from fedentropy_core.runs.about import about_run
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import about_run, first_digest, next_digest
+from fedentropy_core.runs.record import first_digest, next_digest
 from fedentropy_core.work import Dataset, DeviceWork, Round
 
 # Examples are drawn from a fixed seed: a test that is green stays green until the code changes.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side would wait for each other's threads
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
 
 
 def random_dataset(classes: int = 10, train: int = 300, test: int = 60, seed: int = 0) -> Dataset:
@@ -39,6 +46,7 @@ def random_device(images: np.ndarray, epochs: int, seed: int = 0, **terms) -> De
     return DeviceWork(images, order, rng.random(order.shape) < 0.5, **terms)
 
 
+MADE = {"commit": "unknown", "cores": 2, "cpu": "a CPU", "platform": "", "python": "3", "versions": {"numpy": "2"}}
 TEST_IMAGES = (300_000, 0)  # an accuracy is that of the first class
 
 
@@ -48,8 +56,9 @@ def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, eng
     With fewer accuracies than rounds it is that of a run that diverged.
     """
     config = RunConfig(**{"dataset": "synthetic", "rounds": len(accuracies)} | fields)
-    about = about_run(config, "data", engine, TEST_IMAGES)
-    files, digest, lines = RunFiles(config, folder, study), first_digest(about), []
+    files = RunFiles(config, folder, study)
+    about = about_run(config, files.fingerprint or "data", engine, TEST_IMAGES)
+    digest, lines = first_digest(about), []
     for number, accuracy in enumerate(accuracies, start=1):
         correct = (round(accuracy * sum(TEST_IMAGES)), 0)
         shown = correct[0] / sum(TEST_IMAGES)
@@ -57,7 +66,7 @@ def write_record(folder, accuracies, uploads=1, model=100, weights="0" * 16, eng
         row = Round(number, shown, 2.0, (3, 1), (1,), 0.1, 0.2, *sent, weights, correct)
         digest = next_digest(digest, row.line())
         lines.append(f"{row.line()},{digest}")
-    made = {"final_digest": digest, "provenance": {"wall_seconds": 1.0, "cores": 2}}
+    made = {"final_digest": digest, "provenance": MADE | {"wall_seconds": 1.0}}
     about |= made
     if len(accuracies) < config.rounds:
         about["diverged"] = len(accuracies) + 1

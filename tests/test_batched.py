@@ -84,6 +84,7 @@ def assert_same_bits(cohort, expected):
     assert np.array_equal(cohort.steps, expected.steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("classes", "batch_size"), [(10, 50), (20, 7)])
 def test_local_training_is_that_of_the_reference(place, method, classes, batch_size):
@@ -96,7 +97,7 @@ def test_local_training_is_that_of_the_reference(place, method, classes, batch_s
     assert_close(cohort, expected, tolerance)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("classes", "batch_size"), [(20, 50), (10, 7)])
 def test_long_local_training_is_that_of_the_reference(place, method, classes, batch_size):
@@ -107,6 +108,7 @@ def test_long_local_training_is_that_of_the_reference(place, method, classes, ba
     assert_close(BatchedEngine(dataset, device, dtype).train(work), expected, tolerance * 10)
 
 
+@pytest.mark.slow
 def test_terms_make_a_difference(engine):
     """Each method's term moves the weights by far more than the tolerance above, and only where a device has it."""
     trained = {method: engine.train(cohort_work(method, batch_size=7)).weights for method in METHODS}

@@ -148,7 +148,7 @@ def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--help"])
     assert stopped.value.code == 0
-    assert "usage: python -m fedentropy_core" in capsys.readouterr().out
+    assert "usage: fedentropy" in capsys.readouterr().out
 
 
 def test_a_misspelt_option_is_refused():

@@ -28,7 +28,7 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedentropy_core import RunConfig, load_dataset, partition, run
-from fedentropy_core.engines import native
+from fedentropy_core.engines import build
 from fedentropy_core.flower import exchange as exchange_module
 from fedentropy_core.flower import session as session_module
 from fedentropy_core.flower.client import FLAT, local_training
@@ -42,7 +42,7 @@ from fedentropy_core.flower.strategy import FedEntropyStrategy
 from fedentropy_core.selection import make_selection
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINE = "native" if native.available() else "reference"
+ENGINE = "native" if build.available() else "reference"
 CONFIG = RunConfig(
     dataset="synthetic", case=1, entropy=True, devices=10, fraction=0.5, rounds=4, epochs=1, batch_size=100
 )

@@ -8,7 +8,8 @@ from scipy import stats
 
 from fedentropy_core.report.compare import compare
 from fedentropy_core.report.frame import SETTINGS, frame
-from fedentropy_core.runs.record import load_record, load_records
+from fedentropy_core.runs.listing import load_records
+from fedentropy_core.runs.record import load_record
 
 
 def records(folder, accuracies, **fields):

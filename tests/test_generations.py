@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedentropy_core import RunConfig
-from fedentropy_core.engines import native
+from fedentropy_core.engines import build
 from fedentropy_core.runs.audit import audit
 from fedentropy_core.runs.record import RecordError, load_record
 
@@ -107,7 +107,7 @@ def test_a_later_field_cannot_be_taken_away(generation, name, copy):
         load_record(csv)
 
 
-@pytest.mark.skipif(not native.available(), reason="the native engine, which made them, cannot be built here")
+@pytest.mark.skipif(not build.available(), reason="the native engine, which made them, cannot be built here")
 @each
 def test_a_record_of_each_generation_comes_out_again(generation):
     (finding,) = audit([KEPT[generation]], 4, progress=False)

@@ -20,7 +20,7 @@ from conftest import random_device
 
 from fedentropy_core import RunConfig, cli, run
 from fedentropy_core.config import profile_config
-from fedentropy_core.engines import native
+from fedentropy_core.engines import build
 from fedentropy_core.engines.base import results_of, stop_flag
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
@@ -32,7 +32,7 @@ from fedentropy_core.runs.record import load_record
 from fedentropy_core.work import LocalRule
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,17 @@ def test_a_native_call_that_is_told_to_stop_leaves_its_results_alone(told, datas
     engine, weights = NativeEngine(dataset, threads=1), initial_weights(10, np.random.default_rng(0))
     trained, soft_label = np.full(parameter_count(10), np.nan, np.float32), np.full(10, np.nan, np.float32)
     rule, device = LocalRule(0.01, 0.5, 10), random_device(np.arange(30), epochs=2)
-    job = engine._job(rule, weights, device, "device", trained, soft_label, np.full(1, told, np.int32))
+    job = engine._job(
+        rule,
+        weights,
+        device,
+        "device",
+        trained=trained,
+        soft_label=soft_label,
+        loss=np.zeros(1),
+        first_loss=None,
+        stop=np.full(1, told, np.int32),
+    )
     assert engine.library.train(job.struct) == 0
     for result in (trained, soft_label):
         assert np.isnan(result).all() if told else np.isfinite(result).all()
@@ -192,6 +202,7 @@ def send_in(patch, owner, method, number, *signums):
     patch.setattr(owner, method, signalled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("signum", SIGNALS)
 @pytest.mark.parametrize(("moment", "done"), [("begin_round", 1), ("train_many", 1), ("settle_round", 2)])
@@ -227,10 +238,11 @@ def test_a_signal_in_the_last_round_leaves_the_record(go, monkeypatch):
 # Importing PyTorch takes seconds, a fork of a process that has it does not. The child goes on after the loop and ends
 # as any interpreter does; its parent can signal it at any moment, for only the parent clears it away.
 FORKS = """
-import gc, json, os, runpy, sys, time
+import gc, json, os, runpy, signal, sys, time
 from pathlib import Path
 import fedentropy_core.cli
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
 fedentropy_core.load_dataset("synthetic")
 gc.freeze()  # what is shared with the children need not be taken apart in each
 for line in sys.stdin:
@@ -325,6 +337,7 @@ def seconds_of(record) -> float:
     return max(record.about["provenance"]["wall_seconds"], 0.1)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_run_is_interrupted_at_twenty_moments(children, undisturbed, tmp_path):
     rng, stops = random.Random(22), []
@@ -361,6 +374,7 @@ def test_a_signal_before_training_ends_the_command(step, signum, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_a_signal_after_the_end_changes_nothing(signum, children, undisturbed):
@@ -372,6 +386,7 @@ def test_a_signal_after_the_end_changes_nothing(signum, children, undisturbed):
     assert output.endswith(f"{undisturbed.path}\n")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_command_itself_is_interrupted(children, undisturbed, tmp_path):
     """With no help from a fork: the process that a user has."""
@@ -391,7 +406,7 @@ def test_the_command_itself_is_interrupted(children, undisturbed, tmp_path):
 
 SMALL_DATA = """
 import signal, random, threading
-import fedentropy_core.cli as cli, fedentropy_core.runs.files, fedentropy_core.runs.training
+import fedentropy_core.cli as cli, fedentropy_core.data.catalogue, fedentropy_core.runs.training
 from conftest import random_dataset
 from fedentropy_core import RunConfig, run
 from fedentropy_core.engines import make_engine
@@ -400,7 +415,7 @@ from fedentropy_core.runs.files import RunFiles
 small = random_dataset()
 for module in (cli, fedentropy_core.runs.training):
     module.load_dataset = lambda name: small
-fedentropy_core.runs.files.known_fingerprint = lambda name: small.fingerprint
+fedentropy_core.data.catalogue.SYNTHETIC_FINGERPRINT = small.fingerprint
 """
 
 IN_ONE_PROCESS = """
@@ -433,6 +448,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "times", "fields"),
     [
@@ -472,6 +488,7 @@ for folder in {folders}:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "signum", "moment", "done", "left"),
     [

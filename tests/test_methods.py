@@ -18,7 +18,7 @@ from fedentropy_core.work import Cohort
 
 def cohort(weights, steps):
     weights = np.asarray(weights, dtype=np.float32)
-    return Cohort(weights, np.zeros((len(weights), 2), dtype=np.float32), np.array(steps))
+    return Cohort(weights, np.zeros((len(weights), 2), np.float32), np.array(steps), np.zeros(len(weights)))
 
 
 def test_aggregation_weighs_by_size():

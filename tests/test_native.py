@@ -19,13 +19,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.native import BuildError, NativeEngine
+from fedentropy_core.engines import BuildError, build, make_engine, native
+from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.model import initial_weights, layers, parameter_count
 from fedentropy_core.work import DeviceWork, LocalRule, Work
 
-pytestmark = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 
 IMAGES = 1_500
 METHODS = ("fedavg", "fedprox", "scaffold", "scaffold-authors", "moon", "moon, first time")
@@ -87,6 +87,7 @@ def made_work(method: str, sizes: tuple[int, ...], batch: int, classes: int, mir
 
 
 def assert_same_bits(one, other) -> None:
+    assert one.losses.tobytes() == other.losses.tobytes()
     assert one.weights.tobytes() == other.weights.tobytes()
     assert one.soft_labels.tobytes() == other.soft_labels.tobytes()
     assert (one.steps == other.steps).all()
@@ -97,6 +98,7 @@ def assert_agrees_with_pytorch(work: Work, dataset, tolerance: float = 1e-9) -> 
     theirs = ReferenceEngine(dataset, dtype=torch.float64).train(work)
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=0, atol=tolerance)
     np.testing.assert_allclose(ours.soft_labels, theirs.soft_labels, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=0, atol=10 * tolerance)
     assert (ours.steps == theirs.steps).all()
     assert ours.weights.dtype == ours.soft_labels.dtype == np.float64
 
@@ -111,7 +113,7 @@ def test_double_build_is_float64_pytorch(method, n, batch, classes, mirrored):
     assert_agrees_with_pytorch(work, DATASETS[classes])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("method", "n", "batch", "classes", "mirrored"),
     list(itertools.product(ALL, SIZES, BATCHES, CLASSES, (True, False))),
@@ -264,6 +266,46 @@ def test_bits_are_those_of_the_shipped_records(method):
     assert found.hexdigest().startswith(BITS[method])
 
 
+# The same for last batches of 1, 7, 48 and 49 images and a device of one: without mirroring, then with. From the engine
+# of commit ea47bcd, which audits every record exactly.
+ODD_SIZES = (51, 57, 98, 99, 1)
+ODD_BITS = {
+    "fedavg": ("2f45168f56528566", "4452b608f9c37099"),
+    "fedprox": ("de6964802009ab80", "d6a7119016a15dbb"),
+    "scaffold": ("dac8a815f6585692", "2c181dc1b34250e5"),
+    "scaffold-authors": ("c7b280f85c44272b", "962606129ea3a9e7"),
+    "moon": ("57a5e4d4b450a01e", "690790262b270ea3"),
+}
+
+
+def has_avx512() -> bool:
+    info = Path("/proc/cpuinfo")
+    wanted = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+    return info.exists() and all(flag in info.read_text().split() for flag in wanted)
+
+
+@pytest.mark.parametrize("march", ["native", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("cxx", ["g++", "clang++"])
+def test_bits_are_frozen_for_every_build(cxx, march, monkeypatch):
+    """Whatever compiler, instruction set and number of threads, and however a device's images fall into batches."""
+    if not shutil.which(cxx):
+        pytest.skip(f"no {cxx}")
+    if march != "native" and platform.machine() != "x86_64":
+        pytest.skip("not an x86-64 CPU")
+    if march == "x86-64-v4" and not has_avx512():
+        pytest.skip("this CPU has no AVX-512")
+    monkeypatch.setenv("CXX", cxx)
+    library = native.Library(build.build(march), np.float32)
+    for threads in (1, 2):
+        engine = NativeEngine(DATASETS[10], threads)
+        engine.library = library
+        for method, digests in ODD_BITS.items():
+            for mirrored, digest in enumerate(digests):
+                cohort = engine.train(made_work(method, ODD_SIZES, 50, 10, bool(mirrored), epochs=2))
+                found = hashlib.sha256(cohort.weights.tobytes() + cohort.soft_labels.tobytes()).hexdigest()
+                assert found.startswith(digest), (method, mirrored, threads)
+
+
 @pytest.mark.parametrize("method", ALL)
 def test_same_bits_with_any_number_of_threads(method):
     work = made_work(method, (10, 120, 37, 64, 5), 50, 10, epochs=2)
@@ -286,12 +328,6 @@ def test_a_devices_result_does_not_depend_on_the_others():
         assert alone.weights[0].tobytes() == together.weights[k].tobytes()
 
 
-def has_avx512() -> bool:
-    info = Path("/proc/cpuinfo")
-    wanted = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-    return info.exists() and all(flag in info.read_text().split() for flag in wanted)
-
-
 def assert_builds_agree(one: NativeEngine, other: NativeEngine) -> None:
     """Whole trainings and an evaluation, bit for bit, for all methods, odd batches and odd device sizes."""
     for method, batch in itertools.product(ALL, (50, 7, 33)):
@@ -310,14 +346,14 @@ def test_same_bits_with_avx2_and_avx512(dtype):
     assert_builds_agree(*engines)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not (shutil.which("g++") and shutil.which("clang++")), reason="needs g++ and clang++")
 def test_same_bits_with_gcc_and_clang(monkeypatch):
     engines = []
     for cxx in ("g++", "clang++"):
         monkeypatch.setenv("CXX", cxx)
         engine = NativeEngine(DATASETS[10])
-        engine.library = native.Library(native.build(), np.float32)
+        engine.library = native.Library(build.build(), np.float32)
         engines.append(engine)
     assert_builds_agree(*engines)
 
@@ -325,7 +361,7 @@ def test_same_bits_with_gcc_and_clang(monkeypatch):
 AARCH64 = ("aarch64-linux-gnu-g++", "qemu-aarch64")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not all(map(shutil.which, AARCH64)), reason=f"needs {' and '.join(AARCH64)}")
 @pytest.mark.parametrize("method", ALL)
 def test_same_bits_on_emulated_arm(method, tmp_path):
@@ -333,8 +369,8 @@ def test_same_bits_on_emulated_arm(method, tmp_path):
     work = made_work(method, (37,), 20, 10, epochs=2)
     expected = NativeEngine(DATASETS[10]).train(work)
     device, dataset = work.devices[0], DATASETS[10]
-    (tmp_path / "driver.cpp").write_text(ARM_DRIVER.replace("NATIVE_CPP", str(native.SOURCE)))
-    flags = [flag for flag in native._flags("armv8-a", False) if flag not in ("-shared", "-fPIC")]
+    (tmp_path / "driver.cpp").write_text(ARM_DRIVER.replace("NATIVE_CPP", str(build.SOURCE)))
+    flags = [flag for flag in build._flags("armv8-a", False) if flag not in ("-shared", "-fPIC")]
     program = tmp_path / "driver"
     subprocess.run([AARCH64[0], *flags, "-static", str(tmp_path / "driver.cpp"), "-o", str(program)], check=True)
     nothing = np.zeros(0, np.float32)
@@ -407,7 +443,7 @@ int main(int, char** a) {
 
 def applied(function: str, x: np.ndarray) -> np.ndarray:
     y = np.empty_like(x)
-    getattr(native.Library(native.build(), x.dtype), function)(x.ctypes.data, y.ctypes.data, len(x))
+    getattr(native.Library(build.build(), x.dtype), function)(x.ctypes.data, y.ctypes.data, len(x))
     return y
 
 
@@ -548,56 +584,82 @@ open(sys.argv[-1], "w").write("whole")
 
 def test_is_built_again_only_when_something_changed(tmp_path, counted_builds, monkeypatch):
     folder = tmp_path / "cache"
-    first = native.build(folder=folder)
-    assert native.build(folder=folder) == first
+    first = build.build(folder=folder)
+    assert build.build(folder=folder) == first
     assert counted_builds.read_text().count("built") == 1
-    others = {native.build("x86-64-v3", folder=folder), native.build(sanitize=True, folder=folder)}
+    others = {build.build("x86-64-v3", folder=folder), build.build(sanitize=True, folder=folder)}
     monkeypatch.setenv("FAKE_VERSION", "2")
-    others.add(native.build(folder=folder))
-    monkeypatch.setattr(native, "SOURCE", tmp_path / "builds")
-    others.add(native.build(folder=folder))
+    others.add(build.build(folder=folder))
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "builds")
+    others.add(build.build(folder=folder))
     assert len({first, *others}) == 5 == counted_builds.read_text().count("built")
     assert set(folder.iterdir()) == {first, *others}
 
 
 def test_two_builds_at_once_leave_one_whole_library(tmp_path, counted_builds):
     with ThreadPoolExecutor(2) as pool:
-        paths = set(pool.map(lambda _: native.build(folder=tmp_path / "cache"), range(2)))
+        paths = set(pool.map(lambda _: build.build(folder=tmp_path / "cache"), range(2)))
     assert len(paths) == 1
     assert set((tmp_path / "cache").iterdir()) == paths
     assert paths.pop().read_text() == "whole"
 
 
+@pytest.mark.usefixtures("counted_builds")
+def test_where_the_installation_cannot_be_written_the_users_cache_is_taken(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("a folder cannot be here")
+    monkeypatch.setattr(build, "CACHE", tmp_path / "file" / "_build")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = build.build()
+    assert library.parent == tmp_path / "cache" / "fedentropy"
+    assert build.build() == library
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert build.build().parent == tmp_path / "home" / ".cache" / "fedentropy"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(BuildError, match=r"cannot write to .*_build: Not a directory; cannot write to .*: Not a dir"):
+        build.build()
+
+
+@pytest.mark.usefixtures("counted_builds")
+def test_a_library_that_came_with_the_installation_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "CACHE", tmp_path / "installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = build.build()
+    assert library.parent == tmp_path / "installed"
+    assert build.build() == library
+    assert not (tmp_path / "cache").exists()
+
+
 def test_without_a_compiler_the_set_up_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not native.available()
+    assert not build.available()
     with pytest.raises(BuildError, match="no C\\+\\+ compiler found"):
-        native.build()
-    native.announce()
+        build.build()
+    build.announce()
     assert capsys.readouterr().out == "native engine: no C++ compiler found, the slower reference engine will be used\n"
     assert make_engine("auto", DATASETS[10]).name == "reference"
 
 
 def test_a_chosen_compiler_that_does_not_exist_is_not_replaced(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert native.compiler() is None
+    assert build.compiler() is None
 
 
 def test_a_failing_compiler_is_quoted(tmp_path, monkeypatch, capsys):
     script = "import sys\nif '--version' not in sys.argv: sys.exit('line 1\\nthe reason')"
     monkeypatch.setenv("CXX", str(fake_compiler(tmp_path, script)))
     with pytest.raises(BuildError, match=r"could not compile native\.cpp for native:\nline 1\nthe reason"):
-        native.build(folder=tmp_path / "cache")
+        build.build(folder=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
     with pytest.warns(UserWarning, match="the reason"):
-        assert not native.available()
-    native.announce()
+        assert not build.available()
+    build.announce()
     shown = capsys.readouterr().out
     assert "the reason" in shown
     assert "the slower reference engine will be used" in shown
 
 
 def test_a_build_is_announced(capsys):
-    native.announce()
+    build.announce()
     assert capsys.readouterr().out == "native engine: built for this CPU\n"

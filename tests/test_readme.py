@@ -1,4 +1,4 @@
-"""The README's code runs, and its table is that of the records."""
+"""The code of README and docs runs, and their tables are those of the records."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,16 @@ from fedentropy_core import RunConfig, federation, judge, load_dataset
 from fedentropy_core.data.catalogue import Spec
 from fedentropy_core.engines import make_engine
 from fedentropy_core.methods import FedAvg, RoundOutcome
-from fedentropy_core.paper.reproduce import GENERATED, markers, write_generated
+from fedentropy_core.paper.pages import PAGES, filled
 
-TEXT = (Path(__file__).parent.parent / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ROOT = Path(__file__).parent.parent
+ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = [
+    text
+    for page in (ROOT / "README.md", ROOT / "docs/extending.md")
+    for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
 def block(word):
@@ -53,40 +59,32 @@ def test_the_new_partition():
     assert [labels[part].tolist() for part in names["_sorted_blocks"](labels, 2)] == [[0, 0], [1, 1]]
 
 
-@pytest.fixture
-def own_records(monkeypatch):
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_those_of_the_records(page, monkeypatch):
     monkeypatch.delenv("FEDENTROPY_RESULTS", raising=False)
+    text = (ROOT / page).read_text()
+    assert filled(text, PAGES[page], page) == text, f"the records are not those of {page}: `make reproduce` renews it"
 
 
-@pytest.mark.usefixtures("own_records")
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_parts_are_those_of_the_records(name):
-    start, end = markers(name)
-    shown = f"{start}\n{GENERATED[name]()}{end}"
-    assert shown in TEXT, f"the records are not those of the README's {name}: `make reproduce` renews them"
-
-
-def test_what_is_generated_leaves_the_rest_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedentropy_core.paper.reproduce.GENERATED", {"a": lambda: "one\n", "b": lambda: "two\n"})
-    page = tmp_path / "page.md"
-    (start, end), (start_b, end_b) = markers("a"), markers("b")
-    page.write_text(f"before {start} old {end} between {start_b}{end_b} after\n")
-    write_generated(page)
-    made = f"before {start}\none\n{end} between {start_b}\ntwo\n{end_b} after\n"
-    assert page.read_text() == made
-    write_generated(page)
-    assert page.read_text() == made
-    page.write_text("no markers")
-    with pytest.raises(ValueError, match="has lost its markers"):
-        write_generated(page)
-    assert page.read_text() == "no markers"
+def test_new_parts_leave_the_rest_as_it_was():
+    parts = {"a": lambda: "new\n", "b": lambda: "other"}
+    text = "before <!-- a: start --> old <!-- a: end --> between <!-- b: start --><!-- b: end --> after"
+    made = "before <!-- a: start -->\nnew\n<!-- a: end --> between <!-- b: start -->\nother\n<!-- b: end --> after"
+    assert filled(text, parts, "page") == made
+    assert filled(made, parts, "page") == made
+    with pytest.raises(ValueError, match="page has lost its markers <!-- a: start --> and <!-- a: end -->"):
+        filled("no markers", parts, "page")
 
 
 def test_extensions_are_short():
     assert all(len(text.splitlines()) < 15 for text in BLOCKS)
 
 
-def test_every_file_named_exists():
-    root = Path(__file__).parent.parent
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", TEXT):
-        assert (root / target).exists(), target
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
+def test_every_file_named_exists(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_is_short():
+    assert len(TEXT.splitlines()) <= 140

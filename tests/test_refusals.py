@@ -9,15 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import random_dataset, random_device, write_record
+from conftest import forge, random_dataset, random_device, write_record
 from torch import nn
 from torch.nn import functional as F
 
 import fedentropy_core.engines as engines
 from fedentropy_core import RunConfig, run
 from fedentropy_core.cli import main
-from fedentropy_core.engines import make_engine, native
-from fedentropy_core.engines.base import UnsuitableModel
+from fedentropy_core.engines import UnsuitableModel, build, make_engine, native
 from fedentropy_core.engines.batched import BatchedEngine
 from fedentropy_core.engines.native import NativeEngine
 from fedentropy_core.engines.reference import ReferenceEngine
@@ -28,7 +27,7 @@ from fedentropy_core.runs.record import RecordError
 from fedentropy_core.runs.train import OutOfTime
 from fedentropy_core.work import LocalRule, Work
 
-needs_compiler = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler")
 ENGINES = [pytest.param("native", marks=needs_compiler), "batched"]
 SMALL = {"dataset": "synthetic", "case": "iid", "devices": 10, "fraction": 0.2, "epochs": 1, "rounds": 2}
 
@@ -61,7 +60,7 @@ def test_what_no_float_can_hold_is_refused_by_name(name, value):
 @pytest.mark.parametrize("engine", ["native", "batched", "reference"])
 def test_a_batch_larger_than_a_device_is_the_whole_device(engine, dataset):
     """However large it is."""
-    if engine == "native" and native.compiler() is None:
+    if engine == "native" and build.compiler() is None:
         pytest.skip("no C++ compiler")
     worker = make_engine(engine, dataset, device="cpu")
     weights, device = initial_weights(10, np.random.default_rng(0)), random_device(np.arange(40), epochs=2)
@@ -236,7 +235,7 @@ MINE = random_dataset(seed=1)
 def named(dataset, monkeypatch):
     """Makes the small data set the one that "synthetic" stands for."""
     monkeypatch.setattr("fedentropy_core.runs.training.load_dataset", lambda name: dataset)
-    monkeypatch.setattr("fedentropy_core.runs.files.known_fingerprint", lambda name: dataset.fingerprint)
+    monkeypatch.setattr("fedentropy_core.data.catalogue.SYNTHETIC_FINGERPRINT", dataset.fingerprint)
     return dataset
 
 
@@ -287,8 +286,9 @@ def test_checkpoints_on_other_images_are_apart(tmp_path, named, mine):
 def test_a_record_of_other_images_in_a_runs_place_is_refused_by_name(tmp_path, named):
     files = write_record(tmp_path, [0.1, 0.2], **SMALL)
     assert files.csv == RunFiles(CONFIG, tmp_path).csv
+    forge(files, files.csv.read_text(), data_fingerprint="mine")
     before = files.csv.read_bytes()
-    with pytest.raises(RecordError, match=rf"^{files.csv} was made from other images; delete it, or choose another"):
+    with pytest.raises(RecordError, match=rf"^record {files.csv} stands in another's place: .*; move it"):
         trained(tmp_path)
     assert files.csv.read_bytes() == before
 
@@ -304,11 +304,12 @@ def test_a_checkpoint_of_other_images_in_a_runs_place_is_kept_aside(tmp_path, na
 
 
 def test_a_refusal_ends_the_command_with_a_line_and_code_1(tmp_path):
-    write_record(tmp_path, [0.1, 0.2], **SMALL)
+    files = write_record(tmp_path, [0.1, 0.2], **SMALL)
+    forge(files, files.csv.read_text(), data_fingerprint="mine")
     before = files_in(tmp_path)
     flags = ["--case", "iid", "--devices", "10", "--fraction", "0.2", "--epochs", "1", "--rounds", "2"]
     command = ["run", "--dataset", "synthetic", *flags, "--results", str(tmp_path)]
     process = subprocess.run([sys.executable, "-m", "fedentropy_core", *command], capture_output=True, text=True)
     assert process.returncode == 1
-    assert re.fullmatch(r"error: .*seed0-\w+\.csv was made from other images; delete it, .*\n", process.stderr)
+    assert re.fullmatch(r"error: record .*seed0-\w+\.csv stands in another's place: .*\n", process.stderr)
     assert files_in(tmp_path) == before

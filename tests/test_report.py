@@ -9,6 +9,7 @@ from fedentropy_core.paper.reported import papers_number, reported
 from fedentropy_core.paper.study import shown_runs, study_runs
 from fedentropy_core.report.source import Source, made_by
 from fedentropy_core.report.tables import Shown, write_table
+from fedentropy_core.runs.listing import Ignored, load_records
 
 ROUNDS = 1000
 
@@ -40,9 +41,18 @@ def test_runs_that_tables_cannot_tell_apart_are_left_out_and_named(tmp_path):
     for lr in (0.01, 0.02):
         write_record(tmp_path, [0.2] * 3, devices=50, lr=lr)
     write_record(tmp_path, [0.2] * 3, devices=50, seed=1)
-    with pytest.warns(UserWarning, match=r"seed0-.*, .*seed0-.* differ in settings that tables do not show"):
+    with pytest.warns(Ignored, match=r"seed0-.*, .*seed0-.* differ in settings that tables do not show"):
         assert shown_runs("custom", tmp_path)["seed"].tolist() == [1]
     assert len(study_runs("custom", tmp_path)) == 3
+
+
+def test_tables_are_of_the_runs_with_their_studys_own_settings(tmp_path):
+    """Two records differ in β alone: both are loaded, and the table of the study has its own."""
+    for beta, accuracy in ((0.1, 0.2), (0.5, 0.9)):
+        write_record(tmp_path, [accuracy] * ROUNDS, study="paper", beta=beta)
+    assert sorted(run.config.beta for run in load_records("paper", tmp_path)) == [0.1, 0.5]
+    with pytest.warns(Ignored, match=r"seed0-\w+\.csv has other settings or images than the study paper"):
+        assert shown_runs("paper", tmp_path)["beta"].tolist() == [0.1]
 
 
 def test_several_measures_have_a_row_each(tmp_path):

@@ -5,7 +5,7 @@ from conftest import write_record
 
 from fedentropy_core import RunConfig
 from fedentropy_core.paper import reproduce as reproduction
-from fedentropy_core.paper.reproduce import GENERATED, AuditFailed, _compare, markers, reproduce
+from fedentropy_core.paper.reproduce import AuditFailed, _compare, reproduce
 from fedentropy_core.paper.study import STUDIES
 from fedentropy_core.runs.record import RecordError
 
@@ -49,9 +49,14 @@ def test_other_records_do_not_get_into_the_project():
 
 
 def test_a_record_that_comes_in_meanwhile_is_told(tmp_path, monkeypatch, capsys):
-    (tmp_path / "README.md").write_text("".join("".join(markers(name)) for name in GENERATED))
     monkeypatch.setenv("FEDENTROPY_RESULTS", str(tmp_path / "results"))
-    for name, value in (("project_root", tmp_path), ("notebook_paths", []), ("_fetch", []), ("check", [])):
+    monkeypatch.setattr("fedentropy_core.paper.pages.write_pages", list)
+    for name, value in (
+        ("project_root", tmp_path),
+        ("notebook_paths", []),
+        ("_fetch", []),
+        ("check", []),
+    ):
         monkeypatch.setattr(reproduction, name, lambda *_, value=value: value)
     monkeypatch.setattr(reproduction, "execute", lambda *_: write_record(tmp_path / "results", ROUNDS))
     with pytest.raises(RecordError, match="a record came in meanwhile"):

@@ -14,7 +14,8 @@ import torch
 from conftest import write_record
 
 from fedentropy_core import RunConfig, load_dataset, partition, run
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.engines.reference import ReferenceEngine
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.model import build, parameter_count
@@ -65,6 +66,7 @@ def undisturbed(engine, tmp_path_factory):
     return contents_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_same_configuration_same_bytes(variant, tmp_path, engine):
     config = RunConfig(**SETTING | VARIANTS[variant] | {"rounds": 3})
@@ -73,6 +75,7 @@ def test_same_configuration_same_bytes(variant, tmp_path, engine):
     assert contents(config, tmp_path / "a") == contents(config, tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_byte(tmp_path):
     config = RunConfig(**SETTING | {"case": 3, "entropy": True, "rounds": 3})
     for threads in (1, 2, 3):
@@ -106,6 +109,7 @@ Path.replace = lambda self, target: die() if writes.append(1) or len(writes) == 
 
 
 # Five files are renamed in a run of seven rounds that saves every second one: three checkpoints, the JSON, the CSV.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "trap", "moment"),
     [
@@ -358,7 +362,7 @@ def right_by_hand(model, dataset):
 
 @pytest.mark.parametrize("name", ["reference", "native", "batched"])
 def test_every_round_says_how_many_test_images_of_each_class_are_right(name):
-    if name == "native" and not native.available():
+    if name == "native" and not available():
         pytest.skip("no C++ compiler")
     dataset = load_dataset("synthetic")
     engine = make_engine(name, dataset, device="cpu")

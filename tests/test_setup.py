@@ -1,10 +1,11 @@
 """The set-up files agree with each other."""
 
 import re
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,6 +34,23 @@ def test_conda_users_get_the_same_versions():
 def test_this_environment_has_the_pinned_versions():
     for name, number in pins().items():
         assert version(name).split("+")[0] == number
+
+
+def packages(*extras):
+    """What pyproject.toml says each extra brings; "" is the core."""
+    needed = [Requirement(text) for text in requires("fedentropy-core")]
+    wanted = (need for need in needed if any(applies(need, extra) for extra in extras))
+    return {need.name.lower() for need in wanted} - {"fedentropy-core"}
+
+
+def applies(need, extra):
+    return need.marker is None if not extra else need.marker is not None and need.marker.evaluate({"extra": extra})
+
+
+def test_the_pins_are_those_of_the_core_report_and_development():
+    only_pinned = {"fonttools", "nbclient", "setuptools"}  # they decide on bytes of figures and notebooks, or build
+    assert packages("", "report", "dev") == pins().keys() - only_pinned
+    assert packages("") == {"torch", "torchvision", "numpy", "pandas", "pillow", "tqdm", "filelock"}
 
 
 def test_citation_names_the_paper():

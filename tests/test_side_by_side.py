@@ -1,5 +1,7 @@
 """Several runs at once: the same bytes as alone, one deadline, and one stop for all."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedentropy_core import RunConfig, run
@@ -29,12 +31,17 @@ def assert_as_alone(alone, folder):
     assert not list(folder.rglob("*.ckpt")) + list(folder.rglob("*.lock"))
 
 
-@pytest.mark.parametrize("means", [Means(jobs=3), Means(jobs=9), Means("reference", jobs=1), Means("batched", "cpu")])
-def test_the_bytes_are_those_of_runs_alone(means, alone, tmp_path):
-    records = run_all(RUNS, means, tmp_path, progress=False)
+@pytest.mark.parametrize("jobs", [3, 9])
+def test_the_bytes_are_those_of_runs_alone(jobs, alone, tmp_path):
+    records = run_all(RUNS, Means(jobs=jobs), tmp_path, progress=False)
     assert [record.config for record in records] == RUNS
-    if means.engine == "auto":
-        assert_as_alone(alone, tmp_path)
+    assert_as_alone(alone, tmp_path)
+
+
+@pytest.mark.parametrize("means", [Means("reference", jobs=1), Means("batched", "cpu")])
+def test_other_engines_train_the_same_runs(means, tmp_path):
+    short = [replace(config, rounds=1) for config in RUNS]
+    assert [record.config for record in run_all(short, means, tmp_path, progress=False)] == short
 
 
 def test_a_stop_saves_all_of_them(alone, tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def dataset():
 @pytest.fixture(autouse=True)
 def _small_data(dataset, monkeypatch):
     monkeypatch.setattr("fedentropy_core.runs.training.load_dataset", lambda name: dataset)
-    monkeypatch.setattr("fedentropy_core.runs.files.known_fingerprint", lambda name: dataset.fingerprint)
+    monkeypatch.setattr("fedentropy_core.data.catalogue.SYNTHETIC_FINGERPRINT", dataset.fingerprint)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_stacked_records_are_those_of_runs_alone(fields, tmp_path, engine, alone
     assert_as_alone(configs, tmp_path, alone)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_smoke_profile(tmp_path, monkeypatch):
     monkeypatch.undo()
     engine = BatchedEngine(load_dataset("synthetic"), "cpu")

@@ -9,7 +9,8 @@ from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.paper.study import SHOWN, STUDIES, find_study, label_fields
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import load_record, load_records
+from fedentropy_core.runs.listing import load_records
+from fedentropy_core.runs.record import load_record
 from fedentropy_core.runs.study import Study, choose, estimate, overview
 from fedentropy_core.runs.train import Means, run_all
 from fedentropy_core.work import weights_hash
@@ -146,6 +147,7 @@ def test_a_run_that_diverges_or_was_begun_elsewhere_does_not_stop_the_others(tmp
     assert "was made by the batched engine: go on with that one" in shown
 
 
+@pytest.mark.slow
 def test_stacked_seeds_leave_the_same_records(tmp_path):
     run_all(RUNS[:2], Means("batched", "cpu"), tmp_path / "alone", progress=False)
     run_all(RUNS[:2], Means("batched", "cpu", stack_seeds=True), tmp_path / "stacked", progress=False)
@@ -154,6 +156,7 @@ def test_stacked_seeds_leave_the_same_records(tmp_path):
         assert alone == stacked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
     sweep = Study("sweep", "some", tuple(RUNS[:2]), with_weights=(RUNS[1],))
@@ -163,6 +166,7 @@ def test_a_study_says_whose_weights_are_kept(stack_seeds, tmp_path):
     assert weights_hash(kept.weights) == kept.rounds["weights"].iloc[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack_seeds", [False, True])
 def test_a_seed_that_is_taken_does_not_hold_up_the_others(stack_seeds, tmp_path, capsys):
     with RunFiles(RUNS[2], tmp_path).locked():

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedentropy_core.data.arrays import Arrays, canonical, check_arrays, fingerprint
-from fedentropy_core.data.catalogue import DATASETS, SPECS, SYNTHETIC_FINGERPRINT, DataError, Spec
+from fedentropy_core.data.catalogue import DATASETS, SPECS, DataError, Spec, pinned_fingerprint
 from fedentropy_core.data.readers import fetch, wrong
 from fedentropy_core.data.synthetic import synthetic
 from fedentropy_core.files import atomic_write, project_root
@@ -50,11 +50,9 @@ def load_dataset(name: str, root: str | Path | None = None) -> Dataset:
 
 def known_fingerprint(name: str) -> str | None:
     """The fingerprint of the images that this name stands for; None while a set that has no fixed one is not cached."""
-    if check_name(name) == "synthetic":
-        return SYNTHETIC_FINGERPRINT
-    path = cache_path(name)
-    if SPECS[name].fingerprint or not path.exists():
-        return SPECS[name].fingerprint
+    pinned, path = pinned_fingerprint(check_name(name)), cache_path(name)
+    if pinned or not path.exists():
+        return pinned
     try:
         with np.load(path, allow_pickle=False) as cache:
             return str(cache["fingerprint"])

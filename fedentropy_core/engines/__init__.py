@@ -9,14 +9,20 @@ from fedentropy_core.work import Dataset, Engine
 ENGINES = ("auto", "native", "batched", "reference")
 
 
+class BuildError(RuntimeError):
+    """The compiler is missing or failed."""
+
+
+class UnsuitableModel(ValueError):
+    """An engine that is written for the paper's CNN meets another model."""
+
+
 def make_engine(name: str, dataset: Dataset, threads: int | None = None, device: str | None = None) -> Engine:
     """The engine by name, ready for a data set; `device` is a torch device, None for what suits the engine.
 
     "auto" is batched on CUDA, else native where a compiler has built it, else reference; and reference, with a notice,
     for a model that the faster one is not written for.
     """
-    from fedentropy_core.engines.base import UnsuitableModel
-
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {name!r}")
     if threads is not None and threads < 1:
@@ -34,7 +40,7 @@ def fastest(name: str, device: str | None) -> str:
     """The engine that a name stands for on this machine."""
     import torch
 
-    from fedentropy_core.engines.native import available
+    from fedentropy_core.engines.build import available
 
     if name != "auto":
         return name
@@ -59,7 +65,6 @@ def _make(name: str, dataset: Dataset, threads: int | None, device: str | None) 
 
 def _check_forward(engine: Engine, reference: Engine) -> None:
     """Layers of the right shapes may still be put together in another way: the loss of some images tells."""
-    from fedentropy_core.engines.base import UnsuitableModel
     from fedentropy_core.model import initial_weights
 
     images, labels = reference.images[:8], reference.labels[:8]

@@ -6,12 +6,9 @@ from concurrent.futures import Executor, wait
 import numpy as np
 import torch
 
+from fedentropy_core.engines import UnsuitableModel
 from fedentropy_core.interrupts import Halted
 from fedentropy_core.model import layers
-
-
-class UnsuitableModel(ValueError):
-    """An engine that is written for the paper's CNN meets another model."""
 
 
 def check_layers(engine: str, classes: int) -> None:

@@ -2,13 +2,6 @@
 
 One device at a time, the workload is bound by kernel launches: its step is some seventy kernels of microseconds each.
 With the devices' weights stacked, [K, P], a round of ten devices takes the launches of one.
-
-Every layer is one batched matrix product, W·x + b with x of shape [K, inputs, places]. Convolutions copy their
-patches into that form first (im2col). The alternatives lose where channels are as few as here: vmap over conv2d is a
-grouped convolution, whose gradients are known to be slow in cuDNN and which rounds to TF32 unless told otherwise;
-torch.nn.functional.unfold launches a kernel an image on CUDA. A strided view and one copy is one launch, and Moon's
-three models share the copy. CUDA graphs are left out: moving the patches (118 MB for ten devices) should take about as
-long as launching the kernels, and stacking more runs hides the launches as well.
 """
 
 import threading
@@ -21,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from fedentropy_core.engines.base import check_layers, usable_device
+from fedentropy_core.engines.stacked_cnn import Layers, affine, contrastive_losses, features, patches_of
 from fedentropy_core.interrupts import Halted
 from fedentropy_core.model import layers
 from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
@@ -28,8 +22,6 @@ from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 # Fixed, so that sums over images run in one order whatever else is in the stack; patches take 235 kB an image.
 SOFT_LABEL_BATCH = 100  # images of each device
 EVALUATION_BATCH = 1000
-
-Layers = list[tuple[torch.Tensor, torch.Tensor]]  # weight [K, outputs, inputs] and bias [K, outputs, 1] of each layer
 
 
 @dataclass(frozen=True)
@@ -98,11 +90,18 @@ class BatchedEngine:
             training = self._plan([_visits(device, self.train_count) for device in devices], width)
             own_images = self._plan([device.images[None] for device in devices], SOFT_LABEL_BATCH)
             weights = self._train(rule, terms, training, stop)
-            soft_labels = self._soft_labels(weights, own_images)
-            results = [tensor.cpu().numpy()[np.argsort(longest_first)] for tensor in (weights, soft_labels)]
+            soft_labels, losses = self._look(weights, own_images)
+            wanted = any(work.first_losses for work in works)
+            first = self._look(terms.start, own_images)[1] if wanted else torch.zeros_like(losses)
+            results = [
+                tensor.cpu().numpy()[np.argsort(longest_first)] for tensor in (weights, soft_labels, losses, first)
+            ]
         ends = np.cumsum([len(work.devices) for work in works])[:-1]
-        parts = (np.split(array, ends) for array in (*results, steps))
-        return [Cohort(*part) for part in zip(*parts, strict=True)]
+        parts = zip(*(np.split(array, ends) for array in (*results, steps)), strict=True)
+        return [
+            Cohort(trained, soft_labels, steps, losses, first if work.first_losses else None)
+            for work, (trained, soft_labels, losses, first, steps) in zip(works, parts, strict=True)
+        ]
 
     @torch.no_grad()
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
@@ -153,15 +152,18 @@ class BatchedEngine:
         return gradient
 
     @torch.no_grad()
-    def _soft_labels(self, weights: torch.Tensor, plan: Plan) -> torch.Tensor:
-        """p_k = (1/l_k)·Σ softmax(model_k(x)) over each device's own images, [K, C]."""
+    def _look(self, weights: torch.Tensor, plan: Plan) -> tuple[torch.Tensor, torch.Tensor]:
+        """Over each device's own images: p_k = (1/l_k)·Σ softmax(model_k(x)), [K, C], and mean cross-entropy, [K]."""
         shares = plan.real / plan.real.sum((0, 2), keepdim=True)
         soft_labels = weights.new_zeros(len(weights), self.layers[-1].size)
+        losses = torch.zeros(len(weights), dtype=torch.float64, device=self.device)
         for step, active in enumerate(plan.active):
-            model = self._views(weights[:active])
-            logits = affine(model[-1], features(model, self._patches(self.images[plan.visits[step, :active]])))
+            model, visits = self._views(weights[:active]), plan.visits[step, :active]
+            logits = affine(model[-1], features(model, self._patches(self.images[visits])))
             soft_labels[:active] += (logits.softmax(1) * shares[step, :active, None]).sum(2)
-        return soft_labels
+            each = F.cross_entropy(logits, self.labels[visits], reduction="none")
+            losses[:active] += (each * shares[step, :active]).double().sum(1)
+        return soft_labels, losses
 
     def _plan(self, visits: list[np.ndarray], width: int) -> Plan:
         """Batches of `width` places from each device's visits [E, n]."""
@@ -209,42 +211,6 @@ class BatchedEngine:
                 return tensors
             self.evaluated = images, labels, tensors
         return self.evaluated[2]
-
-
-# ---------------------------------------------------------------------------------------------------- stacked network
-
-
-def patches_of(maps: torch.Tensor) -> torch.Tensor:
-    """im2col for 5×5 kernels: [K, c, B, h, h] → [K, c·25, B·(h−4)²]."""
-    windows = maps.unfold(3, 5, 1).unfold(4, 5, 1)
-    return windows.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(maps), maps.shape[1] * 25, -1)
-
-
-def features(model: Layers, patches: torch.Tensor) -> torch.Tensor:
-    """Moon's z of each device's images, [K, 84, B], as CNN.features."""
-    conv1, conv2, fc1, fc2, _ = model
-    x = pooled(affine(conv1, patches), side=28)
-    x = pooled(affine(conv2, patches_of(x)), side=10)
-    x = x.permute(0, 1, 3, 4, 2).reshape(len(x), 400, -1)
-    return F.relu(affine(fc2, F.relu(affine(fc1, x))))
-
-
-def affine(layer: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """W·x + b for every device, [K, outputs, places]."""
-    weight, bias = layer
-    return torch.baddbmm(bias, weight, x)
-
-
-def pooled(x: torch.Tensor, side: int) -> torch.Tensor:
-    """ReLU of the maxima of 2×2 places: [K, c, B·side²] → [K, c, B, side/2, side/2]."""
-    return F.relu(F.max_pool2d(x.unflatten(2, (-1, side, side)).flatten(0, 1), 2)).unflatten(0, x.shape[:2])
-
-
-def contrastive_losses(z: torch.Tensor, z_global: torch.Tensor, z_previous: torch.Tensor, tau: float) -> torch.Tensor:
-    """−log(exp(cos(z, z_g)/τ) / (exp(cos(z, z_g)/τ) + exp(cos(z, z_p)/τ))) of each image, [K, B]."""
-    near = F.cosine_similarity(z, z_global, dim=1) / tau
-    far = F.cosine_similarity(z, z_previous, dim=1) / tau
-    return -torch.stack([near, far], dim=-1).log_softmax(-1)[..., 0]
 
 
 # ---------------------------------------------------------------------------------------------------- helpers

@@ -10,12 +10,16 @@
 // TILING. Convolutions, the gradient of their input and matrix products keep a tile of outputs × vectors in registers
 // (6 × 4 or 8 × 3 where there are 32 registers) and run through all inputs of that tile, so that each loaded number is
 // used many times. Convolution and pooling are fused by pairs of rows: the unpooled activations, the largest array of
-// the network, never exist as a whole, and each layer's work on a batch of 50 fits a second-level cache of 2 MB.
+// the network, never exist as a whole; with enough registers the four inputs of a window are a tile and pooled there.
 // Pooling remembers which of its four inputs won; the backward pass needs nothing else.
 //
 // LEAVING OUT ZEROS. Of the four inputs of a pooling window one at most gets a gradient, and a kernel's gradient sums
 // over those alone; adding zero would not change it. Which input won differs from sample to sample, so there vectors
-// run along the taps of the kernel, and the layer's input is laid out anew for it, sample by sample (see Pixels).
+// run along the taps of the kernel, and the layer's input is needed sample by sample (see Pixels; a device's images are
+// read into this form once for all epochs). Which positions won is kept as bits, from which a lane's positions are
+// listed without a branch. The gradient of conv2's input halves its zeros: a multiplication serves two neighbours of a
+// window's row. A sum without its zeros could differ in the sign of a zero only; and where weights or gradients are no
+// longer finite, they stay so either way, and the run has diverged.
 //
 // THE SAME BITS ON ANY CPU. Results do not depend on the instruction set, the compiler or the number of threads:
 //  - Each number is accumulated in one order, written here and not chosen by a compiler: -ffp-contract=off and no
@@ -120,6 +124,7 @@ INLINE Vector interleave(Vector a, Vector b) {
     return interleave<FIRST>(a, b, std::make_integer_sequence<int, int(sizeof a / sizeof a[0])>());
 }
 
+#if !defined(__AVX512F__)
 /// The positions of the bits that are set in a byte, rising.
 struct BitPositions {
     uint32_t of[256][8] = {};
@@ -130,6 +135,31 @@ struct BitPositions {
     }
 };
 constexpr BitPositions BIT_POSITIONS;
+#endif
+
+/// Appends those of sixteen numbers, each plus `shift`, whose bit is set. It may write up to sixteen beyond the list's
+/// end, which it returns. No branch: it could not be predicted.
+INLINE uint32_t* append_listed(const uint32_t* numbers, uint32_t shift, uint32_t bits, uint32_t* list) {
+#if defined(__AVX512F__)
+    const __m512i shifted = _mm512_add_epi32(_mm512_loadu_si512(numbers), _mm512_set1_epi32(int32_t(shift)));
+    _mm512_storeu_si512(list, _mm512_maskz_compress_epi32(__mmask16(bits), shifted));
+    return list + __builtin_popcount(bits & 0xffff);
+#else
+    for (int first = 0; first < 16; first += 8) {
+        const uint32_t byte = bits >> first & 255;
+#if defined(__AVX2__)
+        const __m256i eight = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers + first));
+        const __m256i chosen = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(BIT_POSITIONS.of[byte]));
+        const __m256i shifted = _mm256_add_epi32(eight, _mm256_set1_epi32(int32_t(shift)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(list), _mm256_permutevar8x32_epi32(shifted, chosen));
+#else
+        for (int i = 0; i < 8; i++) list[i] = numbers[first + BIT_POSITIONS.of[byte][i]] + shift;
+#endif
+        list += __builtin_popcount(byte);
+    }
+    return list;
+#endif
+}
 
 template <class S>
 struct Scalar;
@@ -156,23 +186,65 @@ struct Scalar<double> {
 
 constexpr long round_up(long n, long unit) { return (n + unit - 1) / unit * unit; }
 
-/// A zeroed, cache-line aligned array with room for a vector beyond its end.
+void* aligned_memory(size_t bytes) {
+    void* memory = std::aligned_alloc(64, bytes);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+
+/// A thread's memory for arrays, which come and go as a stack. It is kept from call to call: the system would clear
+/// fresh pages for each device. A call that needs more than is there takes the rest from the system; the next finds
+/// enough.
+class Stack {
+  public:
+    ~Stack() { std::free(base); }
+
+    void* push(size_t bytes) {
+        if (used == 0 && wanted > size && wanted <= MOST) {
+            std::free(base);
+            base = nullptr, size = 0;  // in case of an exception
+            base = static_cast<char*>(aligned_memory(wanted));
+            size = wanted;
+        }
+        void* const memory = used + bytes <= size ? base + used : aligned_memory(bytes);
+        used += bytes;
+        if (used > wanted) wanted = used;
+        return memory;
+    }
+    void pop(void* memory, size_t bytes) {
+        if (used > size) std::free(memory);
+        used -= bytes;
+    }
+
+  private:
+#if defined(__SANITIZE_ADDRESS__)
+    static constexpr size_t MOST = 0;  // so that writing beyond an array is seen
+#else
+    static constexpr size_t MOST = size_t(1) << 28;
+#endif
+    char* base = nullptr;
+    size_t size = 0, used = 0, wanted = 0;
+};
+thread_local Stack stack;
+
+/// A cache-line aligned array with room for a vector beyond its end; zeroed unless said otherwise.
 template <class T>
 class Array {
   public:
-    explicit Array(long count) : data(allocate(round_up(count * long(sizeof(T)) + 64, 64))) {}
-    ~Array() { std::free(data); }
+    explicit Array(long count, bool zeroed = true)
+        : bytes(round_up(count * long(sizeof(T)) + 64, 64)), data(static_cast<T*>(stack.push(bytes))) {
+        if (zeroed) std::memset(static_cast<void*>(data), 0, bytes);
+    }
+    ~Array() { stack.pop(data, bytes); }
     Array(const Array&) = delete;
     Array& operator=(const Array&) = delete;
     operator T*() const { return data; }
-    T* const data;
 
   private:
-    static T* allocate(size_t bytes) {
-        void* memory = std::aligned_alloc(64, bytes);
-        if (!memory) throw std::bad_alloc();
-        return static_cast<T*>(std::memset(memory, 0, bytes));
-    }
+    const size_t bytes;
+
+  public:
+    T* const data;
 };
 
 // ------------------------------------------------------------------------------------------------ network
@@ -184,11 +256,11 @@ constexpr int FC1 = 120, FC2 = 84;
 /// Sizes and register tiles of the convolutions. Tiles change the speed, never the result.
 struct Conv1 {
     static constexpr int IN = IMAGE_CHANNELS, OUT = 6, SIDE = 28, POOLED = 14, KERNEL_SIZE = OUT * IN * TAPS;
-    static constexpr int TILE_OUT = OUT, TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
+    static constexpr int TILE_OUT = OUT, TILE_VECTORS = MANY_REGISTERS ? 4 : 2, WINDOW_OUT = OUT;
 };
 struct Conv2 {
     static constexpr int IN = 6, OUT = 16, SIDE = 10, POOLED = 5, KERNEL_SIZE = OUT * IN * TAPS;
-    static constexpr int TILE_OUT = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = 3;
+    static constexpr int TILE_OUT = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = 3, WINDOW_OUT = 4;
     static constexpr int INPUT_TILE_OUT = IN, INPUT_TILE_VECTORS = MANY_REGISTERS ? 4 : 2;
 };
 constexpr int FLAT = Conv2::OUT * Conv2::POOLED * Conv2::POOLED;
@@ -207,7 +279,7 @@ struct Offsets {
     explicit Offsets(int classes) : fc3_b(fc3_w + long(classes) * FC2), count(fc3_b + classes) {}
 };
 
-constexpr long IMAGE_STRIDE = IMAGE_BYTES + 64;  // between gathered images: spreads them over all sets of the cache
+constexpr int64_t MOST_KEPT = 4096;  // images of a device that are kept as numbers: 50 MB
 constexpr int FORWARD_BATCH = 48;                // where no batch is prescribed: whole vectors, and within the cache
 constexpr double COSINE_EPS = 1e-8;              // the smallest norm Moon's features are divided by, as in PyTorch
 
@@ -230,6 +302,8 @@ struct Training {
     const S* previous;          // or null
     S* trained;                 // out: the local model
     S* soft_label;              // out: [classes]
+    double* loss;               // out: mean cross-entropy of the local model over the device's images
+    double* first_loss;         // out, or null: of the global model
     const int32_t* stop;        // once it is not 0 the call returns at the next batch, what it gives is of no use
     int64_t n, epochs, batch_size, classes, correction_in_momentum;
     double lr, momentum, prox_mu, moon_mu, moon_tau;
@@ -362,30 +436,79 @@ struct Cnn {
     /// side, so that what a row of the kernel meets is contiguous.
     template <class Conv>
     struct Pixels {
-        static constexpr int SIDE = Conv::SIDE + KERNEL - 1, ROW = SIDE * Conv::IN;
-        static constexpr long SAMPLE = SIDE * ROW + LANES;  // more than it holds: spreads samples over the cache's sets
+        static constexpr int SIDE = Conv::SIDE + KERNEL - 1, SIDE_BITS = SIDE > 16 ? 5 : 4;
+        static constexpr long ROW = Conv::IN << SIDE_BITS, SAMPLE = ROW << SIDE_BITS;
         static constexpr int TAPS_ROW = int(round_up(KERNEL * Conv::IN, LANES)), VECTORS = TAPS_ROW / WIDTH;
         static constexpr int TILE_ROWS = VECTORS * 5 <= GRADIENT_TILE ? 5 : VECTORS * 3 <= GRADIENT_TILE ? 3 : 1;
         static constexpr long SUMS = KERNEL * TAPS_ROW + LANES;  // of an output and a lane: taps, then bias
 
         /// Positions of a row before pooling, rounded up; each belongs to lane position % LANES.
         static constexpr long positions(long samples) { return round_up(Conv::SIDE * samples, LANES); }
-        /// A lane's positions in a pair of rows.
-        static constexpr long places(long samples) { return 2 * positions(samples) / LANES; }
+        /// A lane's positions in a pair of rows, rounded up to what is listed at a time.
+        static constexpr long places(long samples) { return round_up(2 * positions(samples) / LANES, 16); }
+        /// Words of as many bits.
+        static constexpr long words(long samples) { return round_up(places(samples), WORD) / WORD; }
     };
 
-    /// Where a position's first pixel and its pooled gradient are.
-    struct Place {
-        int32_t pixels, gradient;
+    /// Where a slab's samples stand in Pixels: those of a lane side by side, so that they fit the first-level cache.
+    static INLINE long slot(long n, long samples) {
+        return samples < LANES ? n : n % LANES * (samples / LANES) + n / LANES;
+    }
+
+    /// Where in a row of winners is the one that a lane's position may be, and what it is then. In a slab of the rest,
+    /// where a lane is not always the same sample, the row is laid out anew first, with −1 for won, see mark_winners.
+    struct Sign {
+        int32_t at, winner;
+    };
+
+    /// What is the same in every pair of rows. For each lane the spots of the positions that it sums, in order: a spot
+    /// is the number of the position's pixel, sample << 2·SIDE_BITS | row << SIDE_BITS | column; in a slab of whole
+    /// LANES it counts only the samples of the lane. And their signs.
+    template <class Conv>
+    struct Pattern {
+        using P = Pixels<Conv>;
+        long samples = 0, winner_column = 0;
+        Array<uint32_t> spots;
+        Array<Sign> signs;
+        explicit Pattern(long most) : spots(LANES * P::places(most)), signs(P::places(most)) {}
+
+        void find(long samples_now, long winner_column_now) {
+            if (samples == samples_now && winner_column == winner_column_now) return;
+            samples = samples_now, winner_column = winner_column_now;
+            const bool whole = samples % LANES == 0;
+            for (int row = 0; row < 2; row++)
+                for (int column = 0; column < Conv::SIDE; column++)
+                    for (long n = 0; n < samples; n++) {
+                        const long position = row * P::positions(samples) + column * samples + n;
+                        const long place = position / LANES;
+                        const long sample = whole ? n / LANES : n;
+                        spots[position % LANES * P::places(samples) + place] =
+                            uint32_t((sample << P::SIDE_BITS | row) << P::SIDE_BITS | column);
+                        const long at = column / 2 * winner_column + n / LANES * LANES;
+                        signs[place] = whole ? Sign{int32_t(at), 2 * row + column % 2}
+                                             : Sign{int32_t(place * LANES), -1};
+                    }
+        }
+    };
+
+    /// Of a window's gradient in each sample what falls to one of its two rows, all or nothing; and whether the winner
+    /// is the right one of the row.
+    struct Share {
+        Vec gradient;
+        Int right;
     };
 
     /// What a slab's forward pass leaves for its backward pass.
     struct Slab {
         Array<S> x, pool1;
-        Array<Integer> winner1;
-        explicit Slab(const Layout& layout)
+        Pattern<Conv1> pattern1;
+        Pattern<Conv2> pattern2;
+        Array<Bits> won1, won2;  // which positions won: [row][output][word][lane]
+        Slab(const Layout& layout, bool training)
             : x(IMAGE_CHANNELS * layout.image.channel), pool1(Conv1::OUT * layout.pool1.channel),
-              winner1(Conv1::OUT * layout.pool1.channel) {}
+              pattern1(training * layout.samples), pattern2(training * layout.samples),
+              won1(training * Conv1::POOLED * Conv1::OUT * Pixels<Conv1>::words(layout.samples) * LANES),
+              won2(training * Conv2::POOLED * Conv2::OUT * Pixels<Conv2>::words(layout.samples) * LANES) {}
     };
 
     static constexpr long PARTIAL1 = Conv1::OUT * LANES * Pixels<Conv1>::SUMS;
@@ -400,73 +523,130 @@ struct Cnn {
         Slab slab[2];
         Array<S> rows1, rows2;  // pairs of rows before pooling
         Array<S> pool2, hidden1, hidden2, logits;
-        Array<Integer> winner2;
+        Array<Integer> winner1, winner2;  // of conv1 only a row
         Array<S> d_logits, d_hidden2, d_hidden1, d_pool2, d_conv2, d_pool1;
         Array<S> partial1, partial2;              // partial sums of the kernels' gradients
         Array<S> kernel1, kernel2, kernel2_back;  // packed
-        Array<S> transposed, pixels;
-        Array<Place> places;
+        Array<S> transposed, pixels1, pixels2;
+        Array<S> room;             // for images that are not kept
+        Array<const S*> images;    // of the batch, as Pixels
         Array<Integer> won;
-        Array<Bits> won_bits;
         Array<uint32_t> list;
-        Array<uint8_t> bytes;
-        Array<const uint8_t*> sources;  // where each image of the batch begins
+        Array<Share> shares;
 
-        Workspace(int classes, int capacity)
+        /// Without `training`, arrays that only the backward pass uses are empty.
+        Workspace(int classes, int capacity, bool training)
             : classes(classes), capacity(capacity), at(classes), full(capacity),
               widest(capacity < LANES ? LANES : capacity, full.padded),
-              slab{Slab(full.slab[0]), Slab(Layout(LANES - 1, full.padded))},
+              slab{Slab(full.slab[0], training), Slab(Layout(LANES - 1, full.padded), training)},
               rows1(Conv1::OUT * widest.conv1.channel), rows2(Conv2::OUT * widest.conv2.channel),
               pool2(FLAT * full.padded), hidden1(FC1 * full.padded), hidden2(FC2 * full.padded),
-              logits(classes * full.padded), winner2(FLAT * full.padded), d_logits(classes * full.padded),
-              d_hidden2(FC2 * full.padded), d_hidden1(FC1 * full.padded), d_pool2(FLAT * full.padded),
-              d_conv2(Layout::MARGIN + Conv2::OUT * widest.conv2_grad.channel),
-              d_pool1(Conv1::OUT * widest.pool1.channel), partial1(PARTIAL1), partial2(PARTIAL2),
-              kernel1(Conv1::KERNEL_SIZE), kernel2(Conv2::KERNEL_SIZE), kernel2_back(Conv2::KERNEL_SIZE),
-              transposed(capacity * round_up(FLAT, LANES)), pixels(capacity * Pixels<Conv1>::SAMPLE),
-              places(LANES * Pixels<Conv1>::places(capacity)), won(LANES * Pixels<Conv1>::places(capacity)),
-              won_bits(Conv2::OUT * LANES * (Pixels<Conv1>::places(capacity) / WORD + 1)),
-              list(Pixels<Conv1>::places(capacity)), bytes(capacity * IMAGE_STRIDE), sources(capacity) {}
+              logits(classes * full.padded), winner1(Conv1::OUT * widest.pool1.row), winner2(FLAT * full.padded),
+              d_logits(classes * full.padded), d_hidden2(training * FC2 * full.padded),
+              d_hidden1(training * FC1 * full.padded), d_pool2(training * FLAT * full.padded),
+              d_conv2(training * (Layout::MARGIN + Conv2::OUT * widest.conv2_grad.channel)),
+              d_pool1(training * Conv1::OUT * widest.pool1.channel), partial1(training * PARTIAL1),
+              partial2(training * PARTIAL2), kernel1(Conv1::KERNEL_SIZE), kernel2(Conv2::KERNEL_SIZE),
+              kernel2_back(Conv2::KERNEL_SIZE), transposed(training * capacity * round_up(FLAT, LANES)),
+              pixels1(training * (capacity / LANES < LANES ? LANES : capacity / LANES) * Pixels<Conv1>::SAMPLE),
+              pixels2(training * capacity * Pixels<Conv2>::SAMPLE), room(capacity * IMAGE_BYTES, false),
+              images(capacity), won(training * LANES * Pixels<Conv1>::places(capacity)),
+              list(training * Conv1::POOLED * Pixels<Conv1>::places(capacity)),
+              shares(training * Conv2::OUT * Conv2::SIDE * Conv2::POOLED) {}
     };
+
+    // ------------------------------------------------------------------------------------------------ transposing
+
+    static INLINE Int load_int(const Integer* p) {
+        Int v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+
+    /// WIDTH vectors whose rows become columns.
+    static INLINE void transpose_square(Vec (&rows)[WIDTH]) {
+        for (int step = 1; step < WIDTH; step *= 2) {
+            Vec next[WIDTH];
+            for (int i = 0; i < WIDTH / 2; i++) {
+                next[2 * i] = interleave<0>(rows[i], rows[i + WIDTH / 2]);
+                next[2 * i + 1] = interleave<WIDTH / 2>(rows[i], rows[i + WIDTH / 2]);
+            }
+            for (int i = 0; i < WIDTH; i++) rows[i] = next[i];
+        }
+    }
 
     // ------------------------------------------------------------------------------------------------ input
 
-    /// A row of pixels in reverse, eight at a time.
-    static INLINE void mirror_row(const uint8_t* from, uint8_t* to) {
-        for (int i = 0; i < IMAGE_SIDE; i += 8) {
-            uint64_t eight;
-            std::memcpy(&eight, from + IMAGE_SIDE - 8 - i, 8);
-            eight = __builtin_bswap64(eight);
-            std::memcpy(to + i, &eight, 8);
-        }
-    }
-
-    /// x[channel][row][column][sample] = pixel_values[channel][byte], mirrored left-right where asked.
-    static void read_slab(const uint8_t* const* sources, const uint8_t* mirror, const float* pixel_values,
-                          uint8_t* bytes, Out x, int samples) {
-        // First the bytes, side by side, so that the images are a fixed distance apart.
-        for (int n = 0; n < samples; n++) {
-            uint8_t* to = bytes + n * IMAGE_STRIDE;
-            if (mirror[n])
-                for (int row = 0; row < IMAGE_BYTES; row += IMAGE_SIDE) mirror_row(sources[n] + row, to + row);
-            else
-                std::memcpy(to, sources[n], IMAGE_BYTES);
-        }
-        for (int channel = 0; channel < IMAGE_CHANNELS; channel++)
-            for (int row = 0; row < IMAGE_SIDE; row++)
-                for (int column = 0; column < IMAGE_SIDE; column++) {
-                    const float* value = pixel_values + channel * 256;
-                    const uint8_t* from = bytes + (channel * IMAGE_SIDE + row) * IMAGE_SIDE + column;
-                    S* to = x.data + channel * x.step.channel + row * x.step.row + column * x.step.column;
+    /// An image as Pixels: to[row][column][channel] = pixel_values[channel][byte], mirrored left-right where asked.
+    static NOINLINE void read_image(const uint8_t* image, bool mirrored, const float* pixel_values, S* to) {
+        for (int row = 0; row < IMAGE_SIDE; row++, image += IMAGE_SIDE)
+            for (int i = 0; i < IMAGE_SIDE; i += 8, to += 8 * IMAGE_CHANNELS)
+                for (int c = 0; c < IMAGE_CHANNELS; c++) {
+                    uint64_t eight;
+                    std::memcpy(&eight, image + c * IMAGE_SIDE * IMAGE_SIDE + (mirrored ? IMAGE_SIDE - 8 - i : i), 8);
+                    if (mirrored) eight = __builtin_bswap64(eight);
 #pragma GCC unroll 8
-                    for (int n = 0; n < samples; n++) to[n] = S(value[from[n * IMAGE_STRIDE]]);
+                    for (int k = 0; k < 8; k++)
+                        to[k * IMAGE_CHANNELS + c] = S(pixel_values[c * 256 + (eight >> 8 * k & 255)]);
                 }
     }
 
-    static void read_batch(const uint8_t* mirror, const float* pixel_values, Workspace& ws, const Batch& batch) {
-        for (int i = 0; i < 2; i++)
-            read_slab(ws.sources + batch.first(i), mirror + batch.first(i), pixel_values, ws.bytes,
-                      {ws.slab[i].x, batch.slab[i].image}, batch.slab[i].samples);
+    /// A device's images as Pixels, read once for all epochs; if they are many, each time anew.
+    struct Album {
+        const Training<S>& job;
+        const bool kept;
+        Array<S> images;
+
+        explicit Album(const Training<S>& job)
+            : job(job), kept(job.n <= MOST_KEPT), images(kept ? job.n * IMAGE_BYTES : 0, false) {
+            for (int64_t i = 0; kept && i < job.n; i++)
+                read_image(source(i), false, job.pixel_values, images + i * IMAGE_BYTES);
+        }
+        const uint8_t* source(int64_t i) const { return job.images + job.positions[i] * IMAGE_BYTES; }
+
+        bool any_mirrored() const { return std::memchr(job.mirror, 1, job.epochs * job.n) != nullptr; }
+
+        /// Image i; where it is not kept like this, it is written to `room`.
+        const S* get(int64_t i, bool mirrored, S* room) const {
+            if (kept && !mirrored) return images + i * IMAGE_BYTES;
+            read_image(source(i), mirrored, job.pixel_values, room);
+            return room;
+        }
+    };
+
+    /// Asks for numbers that are needed later; a batch's images come from far, and no CPU foresees so many streams.
+    static INLINE void prefetch(const S* from, long count) {
+        for (long i = 0; i < count; i += LANES) __builtin_prefetch(from + i, 0, 2);
+    }
+
+    /// Rows of x[channel][row][column][sample] from Pixels.
+    static NOINLINE void spread_rows(const S* const* images, int first_row, int end_row, Out x) {
+        using P = Pixels<Conv1>;
+        const long samples = x.step.column;
+        // A column's last vector runs into the next column: what is overwritten must be written later.
+        for (long n = (samples - 1) / WIDTH * WIDTH; n >= 0; n -= WIDTH) {
+            const S* from[WIDTH];  // the last sample stands for those beyond it
+            for (int k = 0; k < WIDTH; k++) from[k] = images[n + k < samples ? n + k : samples - 1];
+            for (int row = first_row; row < end_row; row++)
+                for (int i = 0; i < P::ROW; i += WIDTH) {
+                    Vec square[WIDTH];
+                    for (int k = 0; k < WIDTH; k++) square[k] = load(from[k] + row * P::ROW + i);
+                    transpose_square(square);
+                    for (int k = 0; k < WIDTH; k++) {
+                        const int channel = (i + k) % IMAGE_CHANNELS, column = (i + k) / IMAGE_CHANNELS;
+                        store(x.data + channel * x.step.channel + row * x.step.row + column * samples + n, square[k]);
+                    }
+                }
+        }
+    }
+
+    /// The rows that conv1 reads for a pooled row, as far as they are not there yet.
+    static void spread_for(int pooled_row, const S* const* images, Out x) {
+        const int first = pooled_row == 0 ? 0 : 2 * pooled_row + KERNEL - 1, end = 2 * pooled_row + KERNEL + 1;
+        spread_rows(images, first, end, x);
+        if (end < IMAGE_SIDE)
+            for (int n = 0; n < x.step.column; n++)
+                prefetch(images[n] + end * Pixels<Conv1>::ROW, 2 * Pixels<Conv1>::ROW);
     }
 
     // ------------------------------------------------------------------------------------------------ convolution
@@ -478,11 +658,11 @@ struct Cnn {
         int channels, first_row, end_row, first_column, end_column;
     };
 
-    /// out[o][v] = bias[o] + Σ over channels and taps of kernel[channel][kh][kw][o] · x, for OUT outputs × VECTORS.
+    /// sum[o][v] = bias[o] + Σ over channels and taps of kernel[channel][kh][kw][o] · x, for OUT outputs × VECTORS; the
+    /// v-th vector of x is at[v] from its first.
     template <int OUT, int VECTORS>
-    static INLINE void conv_tile(const TileInput& in, const S* kernel, int outputs, const S* bias, S* out,
-                                 long out_channel) {
-        Vec sum[OUT][VECTORS];
+    static INLINE void conv_sums(const TileInput& in, const S* kernel, int outputs, const S* bias,
+                                 const long (&at)[VECTORS], Vec (&sum)[OUT][VECTORS]) {
         for (int o = 0; o < OUT; o++)
             for (int v = 0; v < VECTORS; v++) sum[o][v] = bias ? fill(bias[o]) : Vec{};
         for (int channel = 0; channel < in.channels; channel++)
@@ -493,7 +673,7 @@ struct Cnn {
 #pragma GCC unroll 1  // unrolled, GCC moves sums to memory and back
                 for (int kw = in.first_column; kw < in.end_column; kw++, x += in.x.step.column, w += outputs) {
                     Vec input[VECTORS];
-                    for (int v = 0; v < VECTORS; v++) keep(input[v] = load(x + v * WIDTH));
+                    for (int v = 0; v < VECTORS; v++) keep(input[v] = load(x + at[v]));
                     for (int o = 0; o < OUT; o++) {
                         Vec weight = fill(w[o]);
                         keep(weight);
@@ -501,6 +681,16 @@ struct Cnn {
                     }
                 }
             }
+    }
+
+    /// Such sums of neighbouring vectors, stored.
+    template <int OUT, int VECTORS>
+    static INLINE void conv_tile(const TileInput& in, const S* kernel, int outputs, const S* bias, S* out,
+                                 long out_channel) {
+        long at[VECTORS];
+        for (int v = 0; v < VECTORS; v++) at[v] = v * WIDTH;
+        Vec sum[OUT][VECTORS];
+        conv_sums(in, kernel, outputs, bias, at, sum);
         for (int o = 0; o < OUT; o++)
             for (int v = 0; v < VECTORS; v++) store(out + o * out_channel + v * WIDTH, sum[o][v]);
     }
@@ -551,29 +741,61 @@ struct Cnn {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------ kernel gradients
-
-    /// WIDTH vectors whose rows become columns.
-    static INLINE void transpose_square(Vec (&rows)[WIDTH]) {
-        for (int step = 1; step < WIDTH; step *= 2) {
-            Vec next[WIDTH];
-            for (int i = 0; i < WIDTH / 2; i++) {
-                next[2 * i] = interleave<0>(rows[i], rows[i + WIDTH / 2]);
-                next[2 * i + 1] = interleave<WIDTH / 2>(rows[i], rows[i + WIDTH / 2]);
+    /// The same from the pooled gradient, for a slab of whole vectors. Of a window's two positions in a row one at most
+    /// has a gradient: one multiplication serves both, each sample with the weight that belongs to its winner.
+    static NOINLINE void conv2_input_gradient_windows(In d_pooled, const Integer* winner, const S* kernel,
+                                                      Share* shares, Out dx) {
+        constexpr int windows = Conv2::POOLED, outs = 8;  // so many outputs' shares fit the first-level cache
+        for (long n = 0; n < dx.step.column; n += WIDTH) {
+            for (int i = 0; i < Conv2::OUT * Conv2::SIDE * windows; i++) {
+                const int o = i / (Conv2::SIDE * windows), row = i / windows % Conv2::SIDE, window = i % windows;
+                const Grid& step = d_pooled.step;
+                const long at = o * step.channel + row / 2 * step.row + window * step.column + n;
+                const Int index = load_int(winner + at);
+                shares[i] = {index >> 1 == row % 2 ? load(d_pooled.data + at) : Vec{}, index & 1};
             }
-            for (int i = 0; i < WIDTH; i++) rows[i] = next[i];
+            for (int row = 0; row < Conv1::POOLED; row++) {
+                const int first_row = row < Conv2::SIDE ? 0 : row - Conv2::SIDE + 1;
+                const int end_row = row < KERNEL ? row + 1 : KERNEL;
+                for (int first = 0; first < Conv2::OUT; first += outs)
+                    for (int c = 0; c < Conv2::IN; c++) {
+                        S* to = dx.data + c * dx.step.channel + row * dx.step.row + n;
+                        Vec sum[Conv1::POOLED];
+                        for (int i = 0; i < Conv1::POOLED; i++)
+                            sum[i] = first > 0 ? load(to + i * dx.step.column) : Vec{};
+                        for (int o = first; o < first + outs; o++)
+                            for (int kh = first_row; kh < end_row; kh++) {
+                                const Share* share = shares + (o * Conv2::SIDE + row - kh) * windows;
+                                const S* w = kernel + (o * KERNEL + kh) * KERNEL * Conv2::IN + c;
+                                Vec weight[KERNEL + 2] = {};  // zero beside the kernel
+                                for (int kw = 0; kw < KERNEL; kw++) keep(weight[kw + 1] = fill(w[kw * Conv2::IN]));
+#pragma GCC unroll 5
+                                for (int window = windows - 1; window >= 0; window--) {
+                                    const Vec gradient = share[window].gradient;
+                                    const Int right = share[window].right;
+#pragma GCC unroll 6
+                                    for (int i = 0; i <= KERNEL; i++)
+                                        sum[2 * window + i] =
+                                            fma(right != 0 ? weight[i] : weight[i + 1], gradient, sum[2 * window + i]);
+                                }
+                            }
+                        for (int i = 0; i < Conv1::POOLED; i++) store(to + i * dx.step.column, sum[i]);
+                    }
+            }
         }
     }
+
+    // ------------------------------------------------------------------------------------------------ kernel gradients
 
     /// pixels[sample][row][column][channel] = x[channel][row][column][sample].
     template <class Conv>
     static NOINLINE void arrange_pixels(In x, S* pixels) {
         using P = Pixels<Conv>;
         const long samples = x.step.column;
-        constexpr int length = int(round_up(P::ROW, WIDTH));
+        constexpr int numbers = P::SIDE * Conv::IN, length = int(round_up(numbers, WIDTH));
         long from[length];  // where each number of a row is; the last square repeats the last one
         for (int i = 0; i < length; i++) {
-            const int number = i < P::ROW ? i : P::ROW - 1;
+            const int number = i < numbers ? i : numbers - 1;
             from[i] = number % Conv::IN * x.step.channel + number / Conv::IN * samples;
         }
         for (int row = 0; row < P::SIDE; row++)
@@ -582,22 +804,9 @@ struct Cnn {
                     Vec square[WIDTH];
                     for (int k = 0; k < WIDTH; k++) square[k] = load(x.data + row * x.step.row + from[i + k] + n);
                     transpose_square(square);
-                    S* to = pixels + n * P::SAMPLE + row * P::ROW + i;
-                    for (int k = 0; k < WIDTH && n + k < samples; k++) store(to + k * P::SAMPLE, square[k]);
-                }
-    }
-
-    /// For each lane the places of the positions that it sums in a pair of rows, in order.
-    template <class Conv>
-    static void find_places(long samples, long pooled_column, Place* places) {
-        using P = Pixels<Conv>;
-        for (int row = 0; row < 2; row++)
-            for (int column = 0; column < Conv::SIDE; column++)
-                for (long n = 0; n < samples; n++) {
-                    const long position = row * P::positions(samples) + column * samples + n;
-                    places[position % LANES * P::places(samples) + position / LANES] = {
-                        int32_t(n * P::SAMPLE + row * P::ROW + column * Conv::IN),
-                        int32_t(column / 2 * pooled_column + n)};
+                    S* to = pixels + row * P::ROW + i;
+                    for (int k = 0; k < WIDTH && n + k < samples; k++)
+                        store(to + slot(n + k, samples) * P::SAMPLE, square[k]);
                 }
     }
 
@@ -608,57 +817,58 @@ struct Cnn {
         for (int row = 0; row < 2; row++, won += positions) {
             for (int column = 0; column < Conv::SIDE; column++)
                 for (long n = 0; n < samples; n += WIDTH) {
-                    Int index;
-                    std::memcpy(&index, winner + column / 2 * winner_column + n, sizeof index);
-                    index = index == Int{} + Integer(2 * row + column % 2);
-                    std::memcpy(won + column * samples + n, &index, sizeof index);
+                    const Int index = load_int(winner + column / 2 * winner_column + n);
+                    const Int equal = index == Int{} + Integer(2 * row + column % 2);
+                    std::memcpy(won + column * samples + n, &equal, sizeof equal);
                 }
             for (long i = length; i < positions; i++) won[i] = 0;
         }
     }
 
-    /// Bit i of bits[word][lane] is set where won[(word · WORD + i) · LANES + lane] is −1.
-    static void gather_bits(const Integer* won, long count, Bits* bits) {
+    /// Bit i of bits[i / WORD][lane] is set where position i of a lane won.
+    static NOINLINE void gather_bits(const Integer* from, const Sign* sign, long count, Bits* bits) {
         for (long word = 0; word * WORD < count; word++)
-            for (int p = 0; p < PARTS; p++) {
+            for (int lane = 0; lane < LANES; lane += WIDTH) {
                 BitsVec gathered = {};
-                for (long i = (count < (word + 1) * WORD ? count : (word + 1) * WORD) - 1; i >= word * WORD; i--) {
-                    BitsVec next;
-                    std::memcpy(&next, won + i * LANES + p * WIDTH, sizeof next);
-                    gathered = gathered + gathered - next;
-                }
-                std::memcpy(bits + word * LANES + p * WIDTH, &gathered, sizeof gathered);
+                for (long i = (count < (word + 1) * WORD ? count : (word + 1) * WORD) - 1; i >= word * WORD; i--)
+                    gathered = gathered + gathered -
+                               (BitsVec)(load_int(from + sign[i].at + lane) == Int{} + Integer(sign[i].winner));
+                std::memcpy(bits + word * LANES + lane, &gathered, sizeof gathered);
             }
     }
 
-    /// The positions of a lane's set bits, rising; returns the list's end. Eight are written at a time, without a
-    /// branch, which could not be predicted.
-    static INLINE uint32_t* list_bits(const Bits* bits, long words, uint32_t* list) {
-        typedef uint32_t Eight __attribute__((vector_size(32)));
-        for (long word = 0; word < words; word++)
-            for (int first = 0; first < WORD; first += 8) {
-                const int byte = int(bits[word * LANES] >> first & 255);
-                Eight positions;
-                std::memcpy(&positions, BIT_POSITIONS.of[byte], sizeof positions);
-                positions += uint32_t(word * WORD + first);
-                std::memcpy(list, &positions, sizeof positions);
-                list += __builtin_popcount(byte);
+    /// The bits of a pooled row's outputs: bits[output][word][lane].
+    template <class Conv>
+    static void find_won(View<Integer> winner, const Pattern<Conv>& pattern, Workspace& ws, Bits* bits) {
+        using P = Pixels<Conv>;
+        const long samples = pattern.samples, count = 2 * P::positions(samples) / LANES;
+        for (int o = 0; o < Conv::OUT; o++, bits += P::words(samples) * LANES) {
+            const Integer* from = winner.data + o * winner.step.channel;
+            if (samples % LANES != 0) {
+                mark_winners<Conv>(from, winner.step.column, samples, ws.won);
+                from = ws.won;
             }
-        return list;
+            gather_bits(from, pattern.signs, count, bits);
+        }
     }
 
-    /// sums[kh][tap] += gradient · pixel for the listed places and ROWS rows of the kernel; *bias += gradient.
+    /// sums[kh][tap] += gradient · pixel for the listed spots and ROWS rows of the kernel; *bias += gradient.
+    /// `gradient_step` has the distances of d_pooled; its first is that of samples.
     template <class Conv, int ROWS>
-    static NOINLINE void add_listed(const S* pixels, const S* d_pooled, const Place* places, const uint32_t* list,
+    static NOINLINE void add_listed(const S* pixels, const S* d_pooled, const Grid& gradient_step, const uint32_t* list,
                                     const uint32_t* end, S* sums, S* bias) {
         using P = Pixels<Conv>;
+        constexpr uint32_t half = (1u << (P::SIDE_BITS - 1)) - 1;
+        const uint64_t sample = gradient_step.channel, pooled_row = gradient_step.row, column = gradient_step.column;
         Vec sum[ROWS][P::VECTORS];
         S bias_sum = *bias;
         for (int r = 0; r < ROWS; r++)
             for (int v = 0; v < P::VECTORS; v++) sum[r][v] = load(sums + r * P::TAPS_ROW + v * WIDTH);
         for (; list != end; list++) {
-            const S* from = pixels + places[*list].pixels;
-            const S d = d_pooled[places[*list].gradient];
+            const uint64_t spot = *list;
+            const S* from = pixels + spot * Conv::IN;
+            const uint64_t image = spot >> 2 * P::SIDE_BITS, window_row = spot >> (P::SIDE_BITS + 1) & half;
+            const S d = d_pooled[image * sample + window_row * pooled_row + (spot >> 1 & half) * column];
             Vec gradient = fill(d);
             keep(gradient);
             for (int r = 0; r < ROWS; r++)
@@ -671,35 +881,43 @@ struct Cnn {
         *bias = bias_sum;
     }
 
-    /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap] for a pooled row, into partial[o][lane][tap];
-    /// `pixels` begins at the first row that it sees. Lanes are the outer loop: the pixels of a lane's samples stay in
-    /// the first-level cache for all outputs.
-    template <class Conv>
-    static void kernel_gradient_row(const S* pixels, In d_pooled, const Integer* winner, long samples, Workspace& ws,
-                                    S* partial) {
+    /// dkernel[o][tap] += Σ over positions of dy[o] · input[tap], into partial[o][lane][tap]. Lanes are the outer loop:
+    /// the pixels of a lane's samples stay in the first-level cache for all outputs. One list for all rows: each list
+    /// ends where no branch predictor expects it.
+    /// `pixels_of(lane)` are those of a lane's samples, or of all samples in a slab of the rest; `ahead(lane, output)`
+    /// may prefetch.
+    template <class Conv, class PixelsOf, class Ahead>
+    static void kernel_gradient(PixelsOf pixels_of, Ahead ahead, In d_pooled, const Bits* won,
+                                const Pattern<Conv>& pattern, Workspace& ws, S* partial) {
         using P = Pixels<Conv>;
         constexpr int tile = P::TILE_ROWS, rest = KERNEL % tile;
-        const long count = P::places(samples), words = round_up(count, WORD) / WORD;
-        for (int o = 0; o < Conv::OUT; o++) {
-            mark_winners<Conv>(winner + o * d_pooled.step.channel, d_pooled.step.column, samples, ws.won);
-            gather_bits(ws.won, count, ws.won_bits + o * words * LANES);
-        }
-        for (int lane = 0; lane < LANES; lane++)
+        const long samples = pattern.samples, count = P::places(samples), words = P::words(samples);
+        const bool whole = samples % LANES == 0;
+        const Grid step{whole ? LANES : 1, d_pooled.step.row, d_pooled.step.column};
+        for (int lane = 0; lane < LANES; lane++) {
+            const S* const pixels = pixels_of(lane);
             for (int o = 0; o < Conv::OUT; o++) {
-                const uint32_t* end = list_bits(ws.won_bits + o * words * LANES + lane, words, ws.list);
-                if (end == ws.list) continue;  // as are many in the slab of the rest
-                const S* d = d_pooled.data + o * d_pooled.step.channel;
-                const Place* places = ws.places + lane * count;
+                ahead(lane, o);
+                uint32_t* end = ws.list;
+                for (int row = 0; row < Conv::POOLED; row++) {
+                    const Bits* bits = won + (row * Conv::OUT + o) * words * LANES + lane;
+                    for (long i = 0; i < count; i += 16)
+                        end = append_listed(pattern.spots + lane * count + i, uint32_t(row << (P::SIDE_BITS + 1)),
+                                            uint32_t(bits[i / WORD * LANES] >> i % WORD), end);
+                }
+                if (end == ws.list) continue;
+                const S* d = d_pooled.data + o * d_pooled.step.channel + (whole ? lane : 0);
                 S* sums = partial + (o * LANES + lane) * P::SUMS;
                 S* bias = sums + KERNEL * P::TAPS_ROW;  // a number for each tile; the first counts
                 int row = 0;
                 for (; row + tile <= KERNEL; row += tile)
-                    add_listed<Conv, tile>(pixels + row * P::ROW, d, places, ws.list, end, sums + row * P::TAPS_ROW,
+                    add_listed<Conv, tile>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW,
                                            bias++);
                 if constexpr (rest > 0)
-                    add_listed<Conv, rest>(pixels + row * P::ROW, d, places, ws.list, end, sums + row * P::TAPS_ROW,
+                    add_listed<Conv, rest>(pixels + row * P::ROW, d, step, ws.list, end, sums + row * P::TAPS_ROW,
                                            bias);
             }
+        }
     }
 
     /// The sums of all lanes, as sum_lanes adds them: the gradients of kernel and bias.
@@ -721,28 +939,30 @@ struct Cnn {
 
     static constexpr Integer NO_WINNER = 4;  // the ReLU is closed, no gradient passes
 
-    /// One pooled row: the maximum of 2 × 2 and of 0. The first of equal inputs wins, as in PyTorch.
+    /// The maximum of 2 × 2 and of 0. The first of equal inputs wins, as in PyTorch.
+    static INLINE void pool(const Vec (&corner)[4], S* pooled, Integer* winner) {
+        Vec best = corner[0];
+        Int index = {};
+        for (int i = 1; i < 4; i++) {
+            index = corner[i] > best ? Int{} + i : index;
+            best = max(corner[i], best);
+        }
+        index = best > Vec{} ? index : Int{} + NO_WINNER;
+        store(pooled, max(best, Vec{}));
+        std::memcpy(winner, &index, sizeof index);
+    }
+
     template <class Conv>
-    static void pool_row(In rows, Out pooled, Integer* winner) {
+    static void pool_row(In rows, Out pooled, View<Integer> winner) {
         const long samples = rows.step.column;
         for (int channel = 0; channel < Conv::OUT; channel++)
             for (int column = 0; column < Conv::POOLED; column++) {
                 const S* upper = rows.data + channel * rows.step.channel + 2 * column * samples;
                 const S* lower = upper + rows.step.row;
-                const long to = channel * pooled.step.channel + column * pooled.step.column;
-                for (long n = 0; n < samples; n += WIDTH) {
-                    const Vec corner[4] = {load(upper + n), load(upper + samples + n), load(lower + n),
-                                           load(lower + samples + n)};
-                    Vec best = corner[0];
-                    Int index = {};
-                    for (int i = 1; i < 4; i++) {
-                        index = corner[i] > best ? Int{} + i : index;
-                        best = max(corner[i], best);
-                    }
-                    index = best > Vec{} ? index : Int{} + NO_WINNER;
-                    store(pooled.data + to + n, max(best, Vec{}));
-                    std::memcpy(winner + to + n, &index, sizeof index);
-                }
+                const auto to = [&](const Grid& step) { return channel * step.channel + column * step.column; };
+                for (long n = 0; n < samples; n += WIDTH)
+                    pool({load(upper + n), load(upper + samples + n), load(lower + n), load(lower + samples + n)},
+                         pooled.data + to(pooled.step) + n, winner.data + to(winner.step) + n);
             }
     }
 
@@ -770,13 +990,43 @@ struct Cnn {
         }
     }
 
-    /// pooled = ReLU(maxpool(bias + x ∗ kernel)), by pairs of rows.
-    template <class Conv>
-    static void conv_pool(In x, const S* kernel, const S* bias, Out rows, Out pooled, Integer* winner) {
+    /// pooled = ReLU(maxpool(bias + x ∗ kernel)) for a slab of whole vectors: the inputs of a window are a tile, and
+    /// are pooled where they are, in registers. After each row done(row) is called.
+    template <class Conv, class Done>
+    static NOINLINE void conv_pool_windows(In x, const S* kernel, const S* bias, Out pooled, View<Integer> winner,
+                                           Done done) {
+        constexpr int outs = Conv::WINDOW_OUT;
+        const long column = x.step.column, at[4] = {0, column, x.step.row, x.step.row + column};
+        for (int row = 0; row < Conv::POOLED; row++) {
+            for (long i = 0; i < Conv::POOLED * column; i += WIDTH) {
+                const long window = i / column, n = i % column;
+                const S* from = x.data + 2 * row * x.step.row + 2 * window * column + n;
+                const TileInput in{{from, x.step}, Conv::IN, 0, KERNEL, 0, KERNEL};
+                for (int o = 0; o < Conv::OUT; o += outs) {
+                    Vec sum[outs][4];
+                    conv_sums(in, kernel + o, Conv::OUT, bias + o, at, sum);
+                    for (int k = 0; k < outs; k++) {
+                        const auto to = [&](const Grid& step) {
+                            return (o + k) * step.channel + row * step.row + window * step.column + n;
+                        };
+                        pool(sum[k], pooled.data + to(pooled.step), winner.data + to(winner.step));
+                    }
+                }
+            }
+            done(row);
+        }
+    }
+
+    /// The same for any slab, by pairs of rows.
+    template <class Conv, class Done>
+    static void conv_pool(In x, const S* kernel, const S* bias, Out rows, Out pooled, View<Integer> winner, Done done) {
+        if (MANY_REGISTERS && x.step.column > 0 && x.step.column % WIDTH == 0)
+            return conv_pool_windows<Conv>(x, kernel, bias, pooled, winner, done);
         for (int row = 0; row < Conv::POOLED; row++) {
             conv_row<Conv>(x.rows_from(2 * row), kernel, bias, rows);
             conv_row<Conv>(x.rows_from(2 * row + 1), kernel, bias, rows.rows_from(1));
-            pool_row<Conv>(rows, pooled.rows_from(row), winner + row * pooled.step.row);
+            pool_row<Conv>(rows, pooled.rows_from(row), winner.rows_from(row));
+            done(row);
         }
     }
 
@@ -904,16 +1154,33 @@ struct Cnn {
                 }
     }
 
-    /// hidden2 = the features z: the network up to and including fc2's ReLU.
-    static void forward_features(const S* w, Workspace& ws, const Batch& batch) {
+    /// hidden2 = the features z: the network up to and including fc2's ReLU. What only the backward pass needs is found
+    /// when `training`.
+    static void forward_features(const S* w, Workspace& ws, const Batch& batch, bool training = false) {
         for (int i = 0; i < 2; i++) {
             const Layout& layout = batch.slab[i];
-            const Slab& slab = ws.slab[i];
+            Slab& slab = ws.slab[i];
             const Out pool1{slab.pool1, layout.pool1}, pool2{ws.pool2 + batch.first(i), layout.pool2};
-            conv_pool<Conv1>({slab.x, layout.image}, ws.kernel1, w + Offsets::conv1_b, {ws.rows1, layout.conv1}, pool1,
-                             slab.winner1);
-            conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2,
-                             ws.winner2 + batch.first(i));
+            const View<Integer> winner1{ws.winner1, {layout.pool1.row, 0, layout.samples}};
+            const View<Integer> winner2{ws.winner2 + batch.first(i), layout.pool2};
+            if (training) slab.pattern1.find(layout.samples, winner1.step.column);
+            if (training) slab.pattern2.find(layout.samples, winner2.step.column);
+            // The winners of a row are a row later no longer in the first-level cache.
+            const S* const* images = ws.images + batch.first(i);
+            const Out x{slab.x, layout.image};
+            if (layout.samples > 0) spread_for(0, images, x);
+            const auto found1 = [&](int row) {
+                if (layout.samples > 0 && row + 1 < Conv1::POOLED) spread_for(row + 1, images, x);
+                const long words = Conv1::OUT * Pixels<Conv1>::words(layout.samples);
+                if (training) find_won(winner1.rows_from(row), slab.pattern1, ws, slab.won1 + row * words * LANES);
+            };
+            const auto found2 = [&](int row) {
+                const long words = Conv2::OUT * Pixels<Conv2>::words(layout.samples);
+                if (training) find_won(winner2.rows_from(row), slab.pattern2, ws, slab.won2 + row * words * LANES);
+            };
+            conv_pool<Conv1>(x, ws.kernel1, w + Offsets::conv1_b, {ws.rows1, layout.conv1}, pool1,
+                             winner1, found1);
+            conv_pool<Conv2>(pool1, ws.kernel2, w + Offsets::conv2_b, {ws.rows2, layout.conv2}, pool2, winner2, found2);
         }
         fully_connected(w + Offsets::fc1_w, w + Offsets::fc1_b, ws.pool2, FLAT, ws.hidden1, FC1, batch);
         relu(ws.hidden1, FC1, batch);
@@ -921,8 +1188,8 @@ struct Cnn {
         relu(ws.hidden2, FC2, batch);
     }
 
-    static void forward(const S* w, Workspace& ws, const Batch& batch) {
-        forward_features(w, ws, batch);
+    static void forward(const S* w, Workspace& ws, const Batch& batch, bool training = false) {
+        forward_features(w, ws, batch, training);
         fully_connected(w + Offsets::fc3_w, w + ws.at.fc3_b, ws.hidden2, FC2, ws.logits, ws.classes, batch);
     }
 
@@ -979,24 +1246,32 @@ struct Cnn {
     }
 
     /// A slab's way back from d_pool2 to the partial sums of both kernels' gradients.
-    static void backward_slab(Workspace& ws, const Slab& slab, const Layout& layout, const S* d_pool2,
+    static void backward_slab(Workspace& ws, Slab& slab, const Layout& layout, const S* const* images, const S* d_pool2,
                               const Integer* winner2) {
         const Out d_conv2{ws.d_conv2 + Layout::MARGIN, layout.conv2_grad}, d_pool1{ws.d_pool1, layout.pool1};
-        arrange_pixels<Conv2>({slab.pool1, layout.pool1}, ws.pixels);
-        find_places<Conv2>(layout.samples, layout.pool2.column, ws.places);
-        for (int row = 0; row < Conv2::POOLED; row++) {
-            const In gradient{d_pool2 + row * layout.pool2.row, layout.pool2};
-            const Integer* winner = winner2 + row * layout.pool2.row;
-            kernel_gradient_row<Conv2>(ws.pixels + 2 * row * Pixels<Conv2>::ROW, gradient, winner, layout.samples, ws,
-                                       ws.partial2);
-            pool2_row_backward(gradient, winner, d_conv2.rows_from(2 * row));
+        const int samples = layout.samples, each = samples / LANES;
+        arrange_pixels<Conv2>({slab.pool1, layout.pool1}, ws.pixels2);
+        kernel_gradient<Conv2>([&](int lane) { return ws.pixels2 + lane * each * Pixels<Conv2>::SAMPLE; },
+                               [](int, int) {}, {d_pool2, layout.pool2}, slab.won2, slab.pattern2, ws, ws.partial2);
+        if (MANY_REGISTERS && samples % WIDTH == 0) {
+            conv2_input_gradient_windows({d_pool2, layout.pool2}, winner2, ws.kernel2_back, ws.shares, d_pool1);
+        } else {
+            for (int row = 0; row < Conv2::POOLED; row++)
+                pool2_row_backward({d_pool2 + row * layout.pool2.row, layout.pool2}, winner2 + row * layout.pool2.row,
+                                   d_conv2.rows_from(2 * row));
+            conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
         }
-        conv2_input_gradient(d_conv2, ws.kernel2_back, d_pool1);
-        arrange_pixels<Conv1>({slab.x, layout.image}, ws.pixels);
-        find_places<Conv1>(layout.samples, layout.pool1.column, ws.places);
-        for (int row = 0; row < Conv1::POOLED; row++)
-            kernel_gradient_row<Conv1>(ws.pixels + 2 * row * Pixels<Conv1>::ROW, d_pool1.rows_from(row),
-                                       slab.winner1 + row * layout.pool1.row, layout.samples, ws, ws.partial1);
+        // Copied lane by lane, the images are in the first-level cache when they are needed.
+        const auto copied = [&](int lane) {
+            for (int i = 0; i < (each ? each : lane == 0 ? samples : 0); i++)
+                std::memcpy(ws.pixels1 + i * IMAGE_BYTES, images[each ? i * LANES + lane : i], IMAGE_BYTES * sizeof(S));
+            return ws.pixels1.data;
+        };
+        const auto ahead = [&](int lane, int o) {  // a part of the next lane's images with each output
+            constexpr long part = round_up(IMAGE_BYTES / Conv1::OUT, LANES);
+            for (int i = 0; i < each && lane + 1 < LANES; i++) prefetch(images[i * LANES + lane + 1] + o * part, part);
+        };
+        kernel_gradient<Conv1>(copied, ahead, d_pool1, slab.won1, slab.pattern1, ws, ws.partial1);
     }
 
     /// The gradient of every weight from d_logits.
@@ -1006,7 +1281,8 @@ struct Cnn {
         std::memset(ws.partial2, 0, PARTIAL2 * sizeof(S));
         for (int i = 0; i < 2; i++)
             if (batch.slab[i].samples > 0)
-                backward_slab(ws, ws.slab[i], batch.slab[i], ws.d_pool2 + batch.first(i), ws.winner2 + batch.first(i));
+                backward_slab(ws, ws.slab[i], batch.slab[i], ws.images + batch.first(i), ws.d_pool2 + batch.first(i),
+                              ws.winner2 + batch.first(i));
         finish_kernel_gradient<Conv1>(ws.partial1, gradient + Offsets::conv1_w, gradient + Offsets::conv1_b);
         finish_kernel_gradient<Conv2>(ws.partial2, gradient + Offsets::conv2_w, gradient + Offsets::conv2_b);
     }
@@ -1065,23 +1341,23 @@ struct Cnn {
 
     /// Reads the device's images in order, all mirrored or none, and calls use(batch, first image) for each batch.
     template <class Use>
-    static void for_each_batch(const Training<S>& job, bool mirrored, Workspace& ws, Use use) {
-        uint8_t mirror[FORWARD_BATCH];
-        std::memset(mirror, mirrored, sizeof mirror);
-        for (int64_t first = 0; first < job.n; first += FORWARD_BATCH) {
-            const Batch batch(int(job.n - first < FORWARD_BATCH ? job.n - first : FORWARD_BATCH));
-            for (int n = 0; n < batch.samples; n++) ws.sources[n] = job.images + job.positions[first + n] * IMAGE_BYTES;
-            read_batch(mirror, job.pixel_values, ws, batch);
+    static void for_each_batch(const Album& album, bool mirrored, Workspace& ws, Use use) {
+        const int64_t count = album.job.n;
+        for (int64_t first = 0; first < count; first += FORWARD_BATCH) {
+            const Batch batch(int(count - first < FORWARD_BATCH ? count - first : FORWARD_BATCH));
+            for (int n = 0; n < batch.samples; n++)
+                ws.images[n] = album.get(first + n, mirrored, ws.room + n * IMAGE_BYTES);
             use(batch, first);
         }
     }
 
     /// difference[mirrored][image][feature] += sign · z/‖z‖ of a frozen model.
-    static void add_unit_features(const Training<S>& job, const S* weights, S sign, S* difference) {
-        Workspace ws(int(job.classes), FORWARD_BATCH);
+    static void add_unit_features(const Album& album, const S* weights, S sign, S* difference) {
+        const Training<S>& job = album.job;
+        Workspace ws(int(job.classes), FORWARD_BATCH, false);
         pack_kernels(weights, ws);
-        for (int mirrored = 0; mirrored < 2; mirrored++)
-            for_each_batch(job, mirrored, ws, [&](const Batch& batch, int64_t first) {
+        for (int mirrored = 0; mirrored <= album.any_mirrored(); mirrored++)
+            for_each_batch(album, mirrored, ws, [&](const Batch& batch, int64_t first) {
                 forward_features(weights, ws, batch);
                 const long row = batch.padded;
                 for (long n = 0; n < row; n += WIDTH) {
@@ -1100,12 +1376,12 @@ struct Cnn {
         const bool active;  // not before the device has a previous model
         Array<S> difference, batch_difference, gradient;
 
-        Contrast(const Training<S>& job, const Batch& largest)
-            : active(job.previous && job.moon_mu != 0), difference(active ? 2 * job.n * FC2 : 0),
+        Contrast(const Album& album, const Batch& largest)
+            : active(album.job.previous && album.job.moon_mu != 0), difference(active ? 2 * album.job.n * FC2 : 0),
               batch_difference(FC2 * largest.padded), gradient(FC2 * largest.padded) {
             if (!active) return;
-            add_unit_features(job, job.previous, 1, difference);
-            add_unit_features(job, job.weights, -1, difference);
+            add_unit_features(album, album.job.previous, 1, difference);
+            add_unit_features(album, album.job.weights, -1, difference);
         }
 
         const S* batch_gradient(const Training<S>& job, const int64_t* order, const uint8_t* mirror, const S* z,
@@ -1121,25 +1397,43 @@ struct Cnn {
 
     // ------------------------------------------------------------------------------------------------ the two calls
 
-    /// The mean softmax output over the device's images, not mirrored; summed in double, in the images' order.
-    static void soft_label(const Training<S>& job, const S* weights) {
-        Workspace ws(int(job.classes), FORWARD_BATCH);
+    /// A model's mean cross-entropy over the device's images, not mirrored, and unless null its mean softmax output;
+    /// summed in double, in the images' order.
+    static void look(const Album& album, const S* weights, double* loss, S* soft_label) {
+        const Training<S>& job = album.job;
+        Workspace ws(int(job.classes), FORWARD_BATCH, false);
         Array<double> sums(job.classes);
+        Array<S> largest(FORWARD_BATCH), total(FORWARD_BATCH);
+        double losses = 0;
         pack_kernels(weights, ws);
-        for_each_batch(job, false, ws, [&](const Batch& batch, int64_t) {
+        for_each_batch(album, false, ws, [&](const Batch& batch, int64_t first) {
             forward(weights, ws, batch);
-            softmax(ws, batch, ws.d_logits);
+            softmax(ws, batch, ws.d_logits, largest, total);
             for (int c = 0; c < ws.classes; c++)
                 for (int n = 0; n < batch.samples; n++) sums[c] += double(ws.d_logits[c * batch.padded + n]);
+            for (int n = 0; n < batch.samples; n++)
+                losses += cross_entropy(ws, batch, n, job.labels[job.positions[first + n]], largest, total);
         });
-        for (int c = 0; c < ws.classes; c++) job.soft_label[c] = S(sums[c] / double(job.n));
+        *loss = losses / double(job.n);
+        if (soft_label)
+            for (int c = 0; c < ws.classes; c++) soft_label[c] = S(sums[c] / double(job.n));
+    }
+
+    /// Of one image, from what softmax gave: ln Σ exp(logit − largest) + largest − its label's logit. A vector at a
+    /// time, as it is done on every machine alike; `total` becomes its logarithm with a vector's first image.
+    static double cross_entropy(const Workspace& ws, const Batch& batch, int n, int64_t label, const S* largest,
+                                S* total) {
+        if (n % WIDTH == 0) store(total + n, log(load(total + n)));
+        return double(total[n]) + (double(largest[n]) - double(ws.logits[label * batch.padded + n]));
     }
 
     /// A device's local training and soft label.
     static void train(const Training<S>& job) {
         const int capacity = int(job.batch_size < job.n ? job.batch_size : job.n);
-        Workspace ws(int(job.classes), capacity);
-        Contrast contrast(job, ws.full);
+        Workspace ws(int(job.classes), capacity, true);
+        const Album album(job);
+        if (job.first_loss) look(album, job.weights, job.first_loss, nullptr);
+        Contrast contrast(album, ws.full);
         const long count = ws.at.count;
         // Copies, since the steps run over whole vectors.
         Array<S> weights(count), global(count), correction(count), gradient(count), velocity(count);
@@ -1154,35 +1448,35 @@ struct Cnn {
                 const int64_t* order = job.order + epoch * job.n + first;
                 const uint8_t* mirror = job.mirror + epoch * job.n + first;
                 for (int n = 0; n < batch.samples; n++)
-                    ws.sources[n] = job.images + job.positions[order[n]] * IMAGE_BYTES;
-                read_batch(mirror, job.pixel_values, ws, batch);
+                    ws.images[n] = album.get(order[n], mirror[n], ws.room + n * IMAGE_BYTES);
                 pack_kernels(weights, ws);
-                forward(weights, ws, batch);
+                forward(weights, ws, batch, true);
                 cross_entropy_gradient(job, order, ws, batch);
                 const S* d_features = contrast.batch_gradient(job, order, mirror, ws.hidden2, batch);
                 backward(weights, ws, batch, d_features, gradient);
                 step(job, count, global, job.correction ? correction.data : nullptr, gradient, velocity, weights);
             }
         std::memcpy(job.trained, weights, count * sizeof(S));
-        soft_label(job, weights);
+        look(album, weights, job.loss, job.soft_label);
     }
 
-    /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the sum
-    /// of cross-entropies, in order.
+    /// How many answers of each class are right (the first of equal logits is the answer), added to `right`, and the
+    /// sum of cross-entropies, in order.
     static void evaluate(const uint8_t* images, const int64_t* labels, int64_t count, const float* pixel_values,
                          const S* weights, int classes, int64_t* right, double* loss) {
-        const uint8_t not_mirrored[FORWARD_BATCH] = {};
-        Workspace ws(classes, FORWARD_BATCH);
+        Workspace ws(classes, FORWARD_BATCH, false);
         Array<S> largest(FORWARD_BATCH), total(FORWARD_BATCH);
         pack_kernels(weights, ws);
         *loss = 0;
         for (int64_t first = 0; first < count; first += FORWARD_BATCH) {
             const Batch batch(int(count - first < FORWARD_BATCH ? count - first : FORWARD_BATCH));
-            for (int n = 0; n < batch.samples; n++) ws.sources[n] = images + (first + n) * IMAGE_BYTES;
-            read_batch(not_mirrored, pixel_values, ws, batch);
+            for (int n = 0; n < batch.samples; n++) {
+                S* image = ws.room + n * IMAGE_BYTES;
+                read_image(images + (first + n) * IMAGE_BYTES, false, pixel_values, image);
+                ws.images[n] = image;
+            }
             forward(weights, ws, batch);
             softmax(ws, batch, ws.d_logits, largest, total);
-            for (long n = 0; n < batch.padded; n += WIDTH) store(total + n, log(load(total + n)));
             for (int n = 0; n < batch.samples; n++) {
                 const S* logit = ws.logits + n;
                 int answer = 0;
@@ -1190,7 +1484,7 @@ struct Cnn {
                     if (logit[c * batch.padded] > logit[answer * batch.padded]) answer = c;
                 const int64_t label = labels[first + n];
                 right[label] += answer == label;
-                *loss += double(total[n]) + (double(largest[n]) - double(logit[label * batch.padded]));
+                *loss += cross_entropy(ws, batch, n, label, largest, total);
             }
         }
     }

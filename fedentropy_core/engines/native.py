@@ -1,16 +1,9 @@
-"""The CPU engine: native.cpp, compiled on first use and called through ctypes (which releases the GIL).
+"""The CPU engine: native.cpp, compiled on first use (build.py) and called through ctypes (which releases the GIL).
 
 A device's whole local training is one call on one thread, so the number of threads cannot change a result.
 """
 
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,98 +15,14 @@ import numpy as np
 import torch
 
 from fedentropy_core.engines.base import check_layers, results_of, stop_flag
+from fedentropy_core.engines.build import build
 from fedentropy_core.machine import usable_cores
 from fedentropy_core.model import parameter_count
 from fedentropy_core.work import Cohort, DeviceWork, LocalRule, Work
 
-SOURCE = Path(__file__).with_name("native.cpp")
-CACHE = Path(__file__).with_name("_build")
 IMAGE_SHAPE = (3, 32, 32)
 LARGEST_BATCH = 2**19  # images; native.cpp counts places in a batch's pixels with 32 bits
 EVALUATION_CHUNK = 960  # images a call; fixed, so that losses are added in one order whatever the number of threads
-
-
-class BuildError(RuntimeError):
-    """The compiler is missing or failed."""
-
-
-# ---------------------------------------------------------------------------------------------------- build
-
-
-def compiler() -> str | None:
-    """$CXX, else the first C++ compiler on the PATH."""
-    chosen = os.environ.get("CXX")
-    candidates = [chosen] if chosen else ["c++", "g++", "clang++"]
-    return next((path for path in map(shutil.which, candidates) if path), None)
-
-
-def build(march: str = "native", sanitize: bool = False, folder: Path | None = None) -> Path:
-    """The shared library for a CPU type; compiled only if source, flags, compiler or (for "native") CPU are new.
-
-    FEDENTROPY_SANITIZE=1 asks for `sanitize`: AddressSanitizer and UndefinedBehaviorSanitizer.
-    """
-    cxx = compiler()
-    if cxx is None:
-        raise BuildError("no C++ compiler found: install g++ or clang++, or set CXX")
-    flags = _flags(march, sanitize or os.environ.get("FEDENTROPY_SANITIZE") == "1")
-    library = Path(folder or CACHE) / f"native-{march}-{_key(cxx, flags, march)}.so"
-    if library.exists():
-        return library
-    # Two processes may build at once: each writes its own file, and renaming is atomic.
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=library.parent, suffix=".tmp")
-    except OSError as error:
-        raise BuildError(f"cannot write to {library.parent}: {error.strerror}") from None
-    os.close(handle)
-    try:
-        done = subprocess.run([cxx, *flags, str(SOURCE), "-o", temporary], capture_output=True, text=True)
-        if done.returncode != 0:
-            last_lines = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
-            raise BuildError(f"{Path(cxx).name} could not compile {SOURCE.name} for {march}:\n{last_lines}")
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(library)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    return library
-
-
-def available() -> bool:
-    """Whether the engine can be used here; builds it if needed. A failing compiler is worth a warning, none is not."""
-    if compiler() is None:
-        return False
-    try:
-        build()
-    except BuildError as error:
-        warnings.warn(str(error), stacklevel=2)
-        return False
-    return True
-
-
-def _flags(march: str, sanitize: bool) -> list[str]:
-    # On ARM not every compiler takes -march=native. Contraction off: native.cpp says itself which operations are fused.
-    on_arm = platform.machine() in ("arm64", "aarch64")
-    cpu = "-mcpu=native" if on_arm and march == "native" else f"-march={march}"
-    flags = ["-std=c++17", "-O3", cpu, "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno"]
-    if sanitize:
-        flags += ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    return flags
-
-
-def _key(cxx: str, flags: list[str], march: str) -> str:
-    version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout
-    parts = [SOURCE.read_text(), *flags, version, _cpu_model() if march == "native" else ""]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _cpu_model() -> str:
-    """What -march=native depends on: a shared folder may be seen by machines of several kinds."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return platform.processor() or platform.machine()
-    wanted = ("model name", "flags", "CPU implementer", "CPU part", "Features")
-    first_cpu = info.read_text().split("\n\n")[0]
-    return "\n".join(line for line in first_cpu.splitlines() if line.startswith(wanted))
 
 
 # ---------------------------------------------------------------------------------------------------- library
@@ -124,7 +33,8 @@ class _Training(ctypes.Structure):
 
     _fields_ = (
         [(name, ctypes.c_void_p) for name in ("images", "labels", "pixel_values", "positions", "order", "mirror")]
-        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label", "stop")]
+        + [(name, ctypes.c_void_p) for name in ("weights", "correction", "previous", "trained", "soft_label")]
+        + [(name, ctypes.c_void_p) for name in ("loss", "first_loss", "stop")]
         + [(name, ctypes.c_int64) for name in ("n", "epochs", "batch_size", "classes", "correction_in_momentum")]
         + [(name, ctypes.c_double) for name in ("lr", "momentum", "prox_mu", "moon_mu", "moon_tau")]
     )
@@ -194,12 +104,23 @@ class NativeEngine:
         count = len(work.devices)
         trained = np.empty((count, self.parameters), self.dtype)
         soft_labels = np.empty((count, self.classes), self.dtype)
+        losses, first = np.empty(count), np.empty(count) if work.first_losses else None
         jobs = [
-            self._job(work.rule, weights, device, f"devices[{k}]", trained[k], soft_labels[k], stop)
+            self._job(
+                work.rule,
+                weights,
+                device,
+                f"devices[{k}]",
+                trained=trained[k],
+                soft_label=soft_labels[k],
+                loss=losses[k:],
+                first_loss=None if first is None else first[k:],
+                stop=stop,
+            )
             for k, device in enumerate(work.devices)
         ]
         steps = [job.struct.epochs * -(-job.struct.n // job.struct.batch_size) for job in jobs]
-        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64)), jobs
+        return Cohort(trained, soft_labels, np.array(steps, dtype=np.int64), losses, first), jobs
 
     def evaluate(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """How many images of each class are right, and mean cross-entropy, of uint8 images [n, 3, 32, 32]."""
@@ -231,9 +152,7 @@ class NativeEngine:
         weights: np.ndarray,
         device: DeviceWork,
         name: str,
-        trained: np.ndarray,
-        soft_label: np.ndarray,
-        stop: np.ndarray,
+        **outputs: np.ndarray | None,
     ) -> "_Job":
         positions = _checked(device.images, np.int64, (None,), f"{name}.images")
         order = _checked(device.order, np.int64, (None, len(positions)), f"{name}.order")
@@ -258,9 +177,7 @@ class NativeEngine:
             "order": order,
             "mirror": mirror,
             "weights": weights,
-            "trained": trained,
-            "soft_label": soft_label,
-            "stop": stop,
+            **outputs,
             **extras,
         }
         struct = _Training(
@@ -326,15 +243,3 @@ def _check_rule(rule: LocalRule) -> None:
         raise ValueError(f"batch_size must be at least 1 and fit 64 bits; got {rule.batch_size}")
     if not rule.moon_tau > 0:
         raise ValueError(f"moon_tau must be greater than 0; got {rule.moon_tau}")
-
-
-def announce() -> None:
-    """Builds the engine for this machine and says so in one line, or what is used instead."""
-    if compiler() is None:
-        print("native engine: no C++ compiler found, the slower reference engine will be used")
-        return
-    try:
-        build()
-        print("native engine: built for this CPU")
-    except BuildError as error:
-        print(f"native engine: {error}\nthe slower reference engine will be used")

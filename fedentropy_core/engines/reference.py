@@ -89,7 +89,9 @@ class ReferenceEngine:
                     with torch.no_grad():
                         torch._foreach_add_(parameters, correction, alpha=-work.rule.lr)
                 steps += 1
-        return flatten(model), self._soft_label(model, images), steps
+        soft_label, loss = self._look(model, images, labels)
+        first_loss = self._look(self._build(work.weights), images, labels)[1] if work.first_losses else None
+        return flatten(model), soft_label, steps, loss, first_loss
 
     def _loss(self, model: CNN, work: Work, device: DeviceWork):
         """The loss of a batch: cross-entropy, plus what the method adds."""
@@ -114,10 +116,13 @@ class ReferenceEngine:
         return loss_of
 
     @torch.no_grad()
-    def _soft_label(self, model: CNN, images: torch.Tensor) -> np.ndarray:
-        """p_k = (1/l_k)·Σ softmax(model(x)) over the device's own images."""
-        total = sum(model(chunk).softmax(1).sum(0) for chunk in images.split(FORWARD_BATCH))
-        return (total / len(images)).cpu().numpy()
+    def _look(self, model: CNN, images: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, float]:
+        """p_k = (1/l_k)·Σ softmax(model(x)) over the device's own images, and the mean cross-entropy."""
+        logits = [model(chunk) for chunk in images.split(FORWARD_BATCH)]
+        total = sum(chunk.softmax(1).sum(0) for chunk in logits)
+        targets = labels.split(FORWARD_BATCH)
+        losses = (F.cross_entropy(x, y, reduction="sum") for x, y in zip(logits, targets, strict=True))
+        return (total / len(images)).cpu().numpy(), sum(map(float, losses)) / len(images)
 
     def _build(self, weights: np.ndarray) -> CNN:
         return build(weights, self.classes, self.device).to(self.dtype)
@@ -129,8 +134,9 @@ class ReferenceEngine:
 
 
 def _cohort(results: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> Cohort:
-    weights, soft_labels, steps = zip(*results, strict=True)
-    return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64))
+    weights, soft_labels, steps, losses, first_losses = zip(*results, strict=True)
+    first = None if first_losses[0] is None else np.array(first_losses)
+    return Cohort(np.stack(weights), np.stack(soft_labels), np.array(steps, dtype=np.int64), np.array(losses), first)
 
 
 def contrastive_loss(z: torch.Tensor, z_global: torch.Tensor, z_previous: torch.Tensor, tau: float) -> torch.Tensor:

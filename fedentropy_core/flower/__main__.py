@@ -5,7 +5,8 @@ import sys
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.load import load_dataset
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.federation import Federation
 from fedentropy_core.flower.settings import Settings
 from fedentropy_core.flower.simulate import simulate
@@ -21,7 +22,7 @@ def main() -> None:
         dataset="synthetic", entropy=True, devices=20, fraction=0.25, method=options.method, rounds=options.rounds
     )
     # The same on both sides: devices of the simulation have no GPU.
-    engine = "native" if native.available() else "reference"
+    engine = "native" if available() else "reference"
     dataset = load_dataset(config.dataset)
     federation = Federation(config, dataset, make_engine(engine, dataset))
     expected = [federation.play_round().weights for _ in range(config.rounds)]

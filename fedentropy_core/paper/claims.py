@@ -1,4 +1,4 @@
-"""What the paper says of its results, sentence by sentence, and how each is decided."""
+"""What the paper says of its results, and how each sentence is decided. Long, since the sentences are many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.paper.claims import against_baselines, with_entropy
 from fedentropy_core.paper.comparisons import Cells, Pair, judge_accuracy
 from fedentropy_core.paper.reported import BASELINES
 from fedentropy_core.report.forest import forest
 from fedentropy_core.report.looks import DATASET_NAMES, NAMES
+
+with needs("report"):
+    from matplotlib.figure import Figure
 
 XLABEL = "points of accuracy, last hundred rounds"
 

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.paper.played import PlayedRound
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.groups import all_groups
 from fedentropy_core.report.looks import COLOURS
+
+with needs("report"):
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 GROUP_LOOKS = {
     "all chosen": {"color": COLOURS["fedavg"], "marker": "s"},

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from fedentropy_core.extras import needs
 from fedentropy_core.paper.heterogeneity import index_table
 from fedentropy_core.paper.protocol import CONFIDENCE
 from fedentropy_core.paper.study import PAPER_CASES
 from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.statistics import paired_difference
 from fedentropy_core.runs.record import RunRecord
+
+with needs("report"):
+    from scipy import stats
 
 Found = tuple[bool | None, str]
 NEIGHBOURS = 20  # rounds around one, by whose mean its accuracy is judged

@@ -1,20 +1,19 @@
-"""make reproduce: data, audit, every notebook, tables, figures, generated parts of pages; and a summary of it all."""
+"""make reproduce: data, audit, every notebook, tables, figures, README and docs; and a summary of what was done."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedentropy_core.config import RunConfig, profile_config
 from fedentropy_core.data.catalogue import SPECS, DataError
 from fedentropy_core.data.load import prepare
-from fedentropy_core.files import atomic_write, project_root, results_root
-from fedentropy_core.paper.findings import headlines
-from fedentropy_core.paper.notebooks import execute, notebook_paths
-from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, caption, label_fields, shown_runs
-from fedentropy_core.paper.tables import accuracy_table, gains_shown, gains_table, side_by_side
+from fedentropy_core.files import project_root, results_root
+from fedentropy_core.paper.notebooks import check_packages, execute, notebook_paths
+from fedentropy_core.paper.study import ABLATION, SHOWN, STUDIES, SYNERGY, TABLE_1, label_fields, shown_runs
 from fedentropy_core.report.frame import NAMED_BY
 from fedentropy_core.runs import audit
-from fedentropy_core.runs.record import RecordError, record_paths
+from fedentropy_core.runs.listing import record_paths
+from fedentropy_core.runs.record import RecordError
 from fedentropy_core.runs.study import Study, estimate, overview
 from fedentropy_core.runs.train import run_all
 
@@ -30,19 +29,22 @@ def reproduce(records: int, rounds: int) -> None:
             f"FEDENTROPY_RESULTS is {results_root()}, but the README and the figures are those of the project's own "
             "records: unset it, or make notebooks of other records with papermill, as the README says"
         )
+    check_packages()
+    from fedentropy_core.paper.pages import write_pages  # the verdicts in them need the extra, an audit does not
+
     datasets = _fetch()
     paths = _recorded()
     findings = check(paths, records, rounds)
     notebooks = notebook_paths()
     execute(notebooks, project_root() / "notebooks", {})
-    write_generated(project_root() / "README.md")
+    pages = write_pages()
     if _recorded() != paths:
         raise RecordError("a record came in meanwhile, so that notebooks may be of different records: run this again")
     print(
         f"\nreused:  {len(paths)} recorded runs\n"
         f"checked: {_checked(findings)}\n"
         f"data:    {', '.join(datasets) or 'none'}\n"
-        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, the README's tables and findings"
+        f"made:    {len(notebooks)} notebooks, results/{SHOWN}/tables, figures, {', '.join(pages)}"
     )
 
 
@@ -52,9 +54,10 @@ def _recorded() -> list[Path]:
 
 def announce_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
     """Before training anew: the data, how much is to be trained, and how long the shipped records say that takes."""
+    check_packages()
     _fetch()
     todo = overview(runs, folder)
-    rounds = todo.loc[todo["state"] != "recorded", "rounds"].sum()
+    rounds = todo["left"].sum()
     time = estimate(rounds, overview(study.runs, study=study)["pace"])
     print(f"{len(runs)} runs, {rounds:,} rounds to train into {folder}: {time}")
 
@@ -68,6 +71,7 @@ def finish_fresh(runs: Sequence[RunConfig], folder: Path, study: Study) -> None:
 
 def smoke() -> None:
     """Training, audit and every notebook on the synthetic set, in a temporary folder."""
+    check_packages()
     labels = (*TABLE_1, *SYNERGY, *ABLATION)
     runs = [profile_config("smoke", dataset="synthetic", case=1, **label_fields(label)) for label in labels]
     runs += [profile_config("smoke", dataset="synthetic", case=case, entropy=True) for case in (2, 3)]
@@ -96,48 +100,6 @@ def _checked(findings: Sequence[audit.Finding]) -> str:
     trained = [f for f in findings if f.ok]
     rounds = f", trained again for {min(f.rounds for f in trained)} rounds or more" if trained else ""
     return f"{len(trained)} of them{rounds}; {len(findings) - len(trained)} could not be"
-
-
-def readme_tables() -> str:
-    """Table 1, paper and ours, mean of the last ten rounds; and what FedEntropy adds, where anything is trained.
-
-    Of the study that is shown; a table says which one that is.
-    """
-    runs = shown_runs()
-    long, gains = accuracy_table(runs, "table1", list(SPECS), TABLE_1), gains_table(runs, list(SPECS))
-    return (
-        f"{caption(runs)}.\n\n"
-        + side_by_side(long[long["measure"] == "last_ten"]).markdown()
-        + "\nWhat FedEntropy adds to each method, in points, paired by seed:\n\n"
-        + gains_shown(gains[gains["measure"] != "best"]).markdown()
-    )
-
-
-def readme_findings() -> str:
-    """What README and docs say of the results, from the records of the study that is shown."""
-    return headlines(shown_runs())._repr_markdown_()
-
-
-# What stands between <!-- name: start --> and <!-- name: end --> in a generated page.
-GENERATED: dict[str, Callable[[], str]] = {"results": readme_tables, "findings": readme_findings}
-
-
-def markers(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
-
-
-def write_generated(path: Path) -> None:
-    """Renews every generated part of a page, and leaves the rest as it is."""
-    text = path.read_text()
-    for name, made in GENERATED.items():
-        start, end = markers(name)
-        before, found, rest = text.partition(start)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise ValueError(f"{path} has lost its markers {start} and {end}")
-        text = f"{before}{start}\n{made()}{end}{after}"
-    with atomic_write(path) as file:
-        file.write(text.encode())
 
 
 def _execute_on(folder: Path, study: str, **parameters: object) -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedentropy_core.config import RunConfig, profile_config
+from fedentropy_core.config import PROFILES, RunConfig, profile_config
 from fedentropy_core.files import results_root
 from fedentropy_core.paper.protocol import SEEDS
 from fedentropy_core.report.frame import frame, told_apart
 from fedentropy_core.report.source import Source
 from fedentropy_core.report.tables import Shown, write_table
-from fedentropy_core.runs.record import load_records
+from fedentropy_core.runs.listing import ignore, load_records
+from fedentropy_core.runs.names import named
+from fedentropy_core.runs.record import RunRecord
 from fedentropy_core.runs.study import Study
 
 SHOWN = "mirrored"  # the study of README, notebooks and figures: "paper" once its CIFAR-10 part is complete
@@ -134,9 +136,17 @@ def find_study(name: str) -> Study:
 def study_runs(study: str, results: Path | str | None = None) -> pd.DataFrame:
     """A study's runs, a row each, `attrs["study"]` its name; but for those that diverged at once, of which there is
     nothing to report."""
-    runs = frame(record for record in load_records(study, results) if len(record.rounds))
+    runs = frame(record for record in load_records(study, results) if len(record.rounds) and _own(record, study))
     runs.attrs["study"] = study
     return runs
+
+
+def _own(record: RunRecord, study: str) -> bool:
+    """Whether a run has its study's settings, where that fixes them; one that has not is named."""
+    if study in PROFILES and named(record.path).identity:
+        ignore(f"{record.path} has other settings or images than the study {study}: tables leave it out")
+        return False
+    return True
 
 
 def shown_runs(study: str | None = None, results: Path | str | None = None) -> pd.DataFrame:

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.frame import ACCURACIES, SETTINGS
 from fedentropy_core.report.looks import LOOKS, NAMES, line
 from fedentropy_core.report.statistics import Effect, pooled
 from fedentropy_core.report.tables import Shown
+
+with needs("report"):
+    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
 PLACE = ("dataset", "case")  # cells of one data set and case share a deviation
 

@@ -11,18 +11,21 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import ipywidgets as widgets
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
 from fedentropy_core.config import RunConfig
+from fedentropy_core.extras import needs
 from fedentropy_core.judgment import RESOLUTION, Judgment, judge
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.groups import Groups, all_groups
 from fedentropy_core.report.judgment_figures import judgment_steps
 from fedentropy_core.report.looks import DATASET_NAMES
 from fedentropy_core.report.partitions import distance, label_counts
+
+with needs("report"):
+    import ipywidgets as widgets
+    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
 _made: Counter[str] = Counter()
 

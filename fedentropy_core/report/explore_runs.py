@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import ipywidgets as widgets
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
 from fedentropy_core.config import RunConfig, unusual
+from fedentropy_core.extras import needs
 from fedentropy_core.report.explore import Panel, _control
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.looks import DATASET_NAMES, NAMES, line
-from fedentropy_core.runs.record import RunRecord, load_records, studies_there
+from fedentropy_core.runs.listing import load_records, studies_there
+from fedentropy_core.runs.record import RunRecord
+
+with needs("report"):
+    import ipywidgets as widgets
+    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
 SHOWN_OF_A_RUN = {
     "test accuracy (%)": lambda rounds: 100 * rounds["accuracy"],

@@ -3,18 +3,21 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.files import atomic_write, project_root
 from fedentropy_core.report.frame import cell, same_seeds
 from fedentropy_core.report.looks import COLOURS, DATASET_NAMES, NAMES, line
 from fedentropy_core.report.source import Source
+
+with needs("report"):
+    import matplotlib as mpl
+    import seaborn as sns
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # What an axis says of a record's column, and by what the column is multiplied for it.
 AXES = {"accuracy": ("test accuracy (%)", 100), "entropy_before": ("entropy of the chosen group", 1)}

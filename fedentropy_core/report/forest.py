@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.report.figures import use_style
+
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # No variant's colours; ours are filled where the interval is on one side of zero, which is seen without colour too.
 OURS, REPORTED = "#1a1a1a", "#aa3377"

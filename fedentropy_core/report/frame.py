@@ -1,6 +1,5 @@
 """A row a run: its settings and what is measured of it. Every table and figure starts from here."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
@@ -9,6 +8,7 @@ import pandas as pd
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.catalogue import SPECS, SYNTHETIC_CLASSES
+from fedentropy_core.runs.listing import ignore
 from fedentropy_core.runs.record import RunRecord
 
 CLASSES = {name: len(spec.classes) for name, spec in SPECS.items()} | {"synthetic": len(SYNTHETIC_CLASSES)}
@@ -103,5 +103,5 @@ def told_apart(frame: pd.DataFrame) -> pd.DataFrame:
     alike = frame.duplicated(NAMED_BY, keep=False)
     for _, runs in frame[alike].groupby(NAMED_BY, sort=False):
         paths = ", ".join(str(record.path) for record in runs["record"])
-        warnings.warn(f"{paths} differ in settings that tables do not show: tables leave them out", stacklevel=2)
+        ignore(f"{paths} differ in settings that tables do not show: tables leave them out")
     return frame[~alike]

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fedentropy_core.extras import needs
 from fedentropy_core.judgment import Judgment
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.looks import COLOURS
+
+with needs("report"):
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KEPT, BEFORE = COLOURS["fedavg+entropy"], "0.6"
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy import stats
+
+from fedentropy_core.extras import needs
+
+with needs("report"):
+    from scipy import stats
 
 MOST_FLIPPED = 20  # pairs whose signs are all flipped; a million ways
 

@@ -6,23 +6,22 @@ cannot be asked for, numbers must agree within a tolerance, which holds for a fe
 amplifies rounding. What must hold of any record (who can be kept, how many bytes that takes) is checked in all rounds.
 """
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
 from fedentropy_core.data.load import DatasetMissing, load_dataset
-from fedentropy_core.engines import make_engine, native
+from fedentropy_core.engines import make_engine
+from fedentropy_core.engines.build import available
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.machine import cpu_model
 from fedentropy_core.runs.record import RecordError, RunRecord, first_digest, load_record, next_digest
-from fedentropy_core.work import Engine, Round
+from fedentropy_core.work import Dataset, Engine, Round
 
 ACCURACY_TOLERANCE, LOSS_TOLERANCE, ENTROPY_TOLERANCE = 0.005, 0.01, 0.01
 TOLERANT_ROUNDS = 5
@@ -39,25 +38,6 @@ class Finding:
     note: str = ""
 
 
-class Named(NamedTuple):
-    """A record's file and the run that its path names, which is readable even where the record is not."""
-
-    path: Path
-    dataset: str
-    case: int | str
-    label: str
-    seed: int
-
-
-def named(path: Path) -> Named:
-    """…/cifar10/case1/moon/seed0.csv, or of a run with settings of its own seed0-<key>.csv."""
-    match = re.search(r"([^/]+)/(?:case)?([^/]+)/([^/]+)/seed(\d+)(?:-[^/]+)?\.csv$", path.as_posix())
-    if not match:
-        raise RecordError(f"{path} is not named as records are: <data set>/<case>/<method>/seed<k>.csv")
-    dataset, case, label, seed = match.groups()
-    return Named(path, dataset, int(case) if case.isdigit() else case, label, int(seed))
-
-
 def sample(paths: Sequence[Path], count: int) -> list[Path]:
     """`count` records spread evenly over the list, always the same ones; a larger `count` gets to more methods."""
     places = np.linspace(0, len(paths) - 1, min(count, len(paths))).round().astype(int)
@@ -65,10 +45,11 @@ def sample(paths: Sequence[Path], count: int) -> list[Path]:
 
 
 def audit(paths: Sequence[Path], rounds: int, progress: bool = True) -> list[Finding]:
-    """Re-trains the first rounds of each record."""
-    engines: dict[tuple[str, str], Engine | None] = {}
-    bar = tqdm(paths, desc="audit", unit="record", disable=not progress)
-    return [_audit_one(path, rounds, engines) for path in bar]
+    """Re-trains the first rounds of each record; whatever is wrong with one is its finding."""
+    engines: dict[tuple[str, str], Engine] = {}
+    return [
+        _audit_one(path, rounds, engines) for path in tqdm(paths, desc="audit", unit="record", disable=not progress)
+    ]
 
 
 def table(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -78,41 +59,76 @@ def table(findings: Sequence[Finding]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["record", "rounds", "compared", "result", "note"])
 
 
-def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine | None]) -> Finding:
+class _Fault(Exception):
+    """Why a record cannot be compared: a fault of its own, or (`ok` None) of this machine."""
+
+    def __init__(self, how: str, why: object, ok: bool | None = False):
+        super().__init__(str(why))
+        self.how, self.ok = how, ok
+
+
+def _audit_one(path: Path, rounds: int, engines: dict[tuple[str, str], Engine]) -> Finding:
     name = "/".join(path.with_suffix("").parts[-4:])
+    try:
+        record = _intact(path)
+        dataset = _same_data(record)
+        return _compared(name, record, dataset, rounds, engines)
+    except _Fault as fault:
+        return Finding(name, 0, fault.how, fault.ok, str(fault))
+    except Exception as error:  # one record, or one too large for this machine, must not be the end of the others
+        return Finding(name, 0, "", None, f"could not be checked here: {type(error).__name__}: {error}")
+
+
+def _intact(path: Path) -> RunRecord:
     try:
         record = load_record(path)
         if path.with_suffix(".npz").exists():
             _ = record.weights  # checks them
-        dataset = load_dataset(record.config.dataset)
     except RecordError as error:
-        return Finding(name, 0, "digest chain", False, str(error))
+        raise _Fault("record", error) from None
+    return record
+
+
+def _same_data(record: RunRecord) -> Dataset:
+    try:
+        dataset = load_dataset(record.config.dataset)
     except DatasetMissing:
-        return Finding(name, 0, "", None, "the data set is not here")
+        raise _Fault("", "the data set is not here", None) from None
     if dataset.fingerprint != record.about["data_fingerprint"]:
-        return Finding(name, 0, "data", False, "the record was made from other data")
+        raise _Fault("data", "the record was made from other data")
     test_images = np.bincount(dataset.test_labels, minlength=len(dataset.classes)).tolist()
     if record.about.get("test_images", test_images) != test_images:
-        return Finding(name, 0, "data", False, "the record is of other test images")
-    exact = _can_be_exact(record)
-    engine_name = record.about["engine"] if exact else "auto"
-    if (engine_name, dataset.name) not in engines:
-        engines[engine_name, dataset.name] = make_engine(engine_name, dataset)
-    count = min(rounds if exact else min(rounds, TOLERANT_ROUNDS), record.config.rounds)
-    expected = min(count, len(record.rounds))
-    federation = Federation(record.config, dataset, engines[engine_name, dataset.name])
+        raise _Fault("data", "the record is of other test images")
+    return dataset
+
+
+def _compared(
+    name: str, record: RunRecord, dataset: Dataset, rounds: int, engines: dict[tuple[str, str], Engine]
+) -> Finding:
+    inexact = _why_inexact(record)
+    engine = "auto" if inexact else record.about["engine"]
+    if (engine, dataset.name) not in engines:
+        engines[engine, dataset.name] = make_engine(engine, dataset)
+    try:
+        federation = Federation(record.config, dataset, engines[engine, dataset.name])
+    except ValueError as error:
+        raise _Fault("configuration", f"no run can have its configuration: {error}") from None
     contradiction = _contradiction(record, federation)
     if contradiction:
         return Finding(name, len(record.rounds), "with itself", False, contradiction)
-    compare = _exact_difference if exact else _tolerant_difference
-    rows = _play(federation, count)
-    difference = compare(record, rows)
+    count = min(min(rounds, TOLERANT_ROUNDS) if inexact else rounds, record.config.rounds)
+    rows, expected = _play(federation, count), min(count, len(record.rounds))
+    difference = (_tolerant_difference if inexact else _exact_difference)(record, rows)
     if difference is None and len(rows) != expected:
         less = len(rows) < expected
         difference = f"round {min(len(rows), expected) + 1} {'diverges' if less else 'does not diverge'} here"
-    limited = not exact and len(record.rounds) > TOLERANT_ROUNDS
-    limit = f"only the first {TOLERANT_ROUNDS} rounds can be compared" if limited else ""
-    return Finding(name, len(rows), "exact" if exact else "tolerance", difference is None, difference or limit)
+    how, note = ("tolerance", _limits(record, inexact)) if inexact else ("exact", "")
+    return Finding(name, len(rows), how, difference is None, difference or note)
+
+
+def _limits(record: RunRecord, inexact: str) -> str:
+    limited = len(record.rounds) > TOLERANT_ROUNDS
+    return inexact + (f": only the first {TOLERANT_ROUNDS} rounds can be compared" if limited else "")
 
 
 def _play(federation: Federation, count: int) -> list[Round]:
@@ -144,11 +160,22 @@ def _contradiction(record: RunRecord, federation: Federation) -> str | None:
     return None
 
 
-def _can_be_exact(record: RunRecord) -> bool:
-    if record.about["engine"] == "native":
-        return native.available()
-    made_on = [record.about["provenance"], *record.about.get("begun_on", [])]
-    return record.about["engine"] == "reference" and all(made["cpu"] == cpu_model() for made in made_on)
+def _why_inexact(record: RunRecord) -> str | None:
+    """Why the same bits cannot be asked for; None if they can."""
+    engine = record.about["engine"]
+    if engine == "native":
+        return None if available() else "the native engine cannot be built here"
+    if engine == "reference":
+        made_on = [record.about["provenance"], *record.about.get("begun_on", [])]
+        others = sorted({made["cpu"] for made in made_on} - {cpu_model()})
+        return (
+            f"the reference engine is exact on the same CPU only, this was made on {', '.join(others)}"
+            if others
+            else None
+        )
+    if engine == "batched" or engine.startswith("reference on "):
+        return f"the engine “{engine}” does not promise the same bits on another machine"
+    return f"the engine “{engine}” is unknown here"
 
 
 def _exact_difference(record: RunRecord, rows: Sequence[Round]) -> str | None:

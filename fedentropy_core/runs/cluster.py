@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import ray
-
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.load import DatasetMissing, load_dataset
-from fedentropy_core.engines.native import BuildError
+from fedentropy_core.engines import BuildError
+from fedentropy_core.extras import needs
 from fedentropy_core.files import atomic_write
 from fedentropy_core.interrupts import Stop
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import OtherEngine, RecordError, RecordLocked, load_record
+from fedentropy_core.runs.record import OtherEngine, RecordError, load_record
 from fedentropy_core.runs.training import Begun, Ended, Event, Left, Noted, Order, Paused, Played, Workshop, train_stack
 from fedentropy_core.work import Dataset
+
+with needs("flower"):
+    import ray
 
 SLICE_SECONDS = 60.0
 GRACE = 3  # slices that one under way at the deadline may take: a worker that hangs must not hold up the end
@@ -110,11 +112,11 @@ class ClusterCrew:
     def _claim(self, order: Order) -> None:
         try:
             self.locks.enter_context(order.files.locked())
-        except RecordLocked as why:
+            self.rounds[order] = _rounds_done(order.files)
+        except RecordError as why:
             self.events.append(Left(order, why))
             return
         self.waiting.append(order)
-        self.rounds[order] = _rounds_done(order.files)
 
     def _landed(self) -> list[ray.ObjectRef]:
         """Waits a second for a slice, or, while no worker is left, for workers."""

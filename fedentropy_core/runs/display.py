@@ -6,7 +6,8 @@ from types import TracebackType
 from tqdm.auto import tqdm
 
 from fedentropy_core.runs.journal import title
-from fedentropy_core.runs.record import RunRecord, load_record
+from fedentropy_core.runs.listing import read_record
+from fedentropy_core.runs.record import RunRecord
 from fedentropy_core.runs.training import Begun, Ended, Event, Left, Noted, Order, Paused, Played
 
 
@@ -50,7 +51,9 @@ class Display:
         if not isinstance(event, Paused):
             self.bar.total -= event.order.config.rounds - played
         if isinstance(event, Ended):
-            self.write(outcome(load_record(event.order.files.csv)))
+            record = read_record(event.order.files.csv)
+            if record is not None:
+                self.write(outcome(record))
         elif isinstance(event, Left):
             self.write(f"skipped {title(event.order.config)}: {event.why}")
         self._describe()

@@ -1,29 +1,27 @@
 """Where a run's files are, and how they are written: record, weights, checkpoint, lock."""
 
-import fcntl
 import io
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from fedentropy_core.config import RunConfig
 from fedentropy_core.data.load import known_fingerprint
 from fedentropy_core.files import atomic_write, results_root
-from fedentropy_core.runs.record import COLUMNS, RecordError, RecordLocked, _short_hash
+from fedentropy_core.runs.names import run_name
+from fedentropy_core.runs.record import COLUMNS, RecordError, RecordLocked
 
 
 class RunFiles:
     """The files of one run: record (.csv and .json), weights (.npz), checkpoint (.ckpt) and lock (.lock).
 
-    They are in the folder of a study, by default of the profile that the configuration belongs to. Only that fixes all
-    settings, so elsewhere the name must tell the runs of a seed apart. A run on other images than the data set's name
-    stands for, those of `fingerprint`, belongs to no study, and its name tells the images as well.
+    They are in the folder of a study, by default of the profile that the configuration belongs to. A run on other
+    images than the data set's name stands for, those of `fingerprint`, belongs to no study.
     """
 
     def __init__(
@@ -36,31 +34,31 @@ class RunFiles:
         root = Path(results) if results is not None else results_root()
         known = known_fingerprint(config.dataset)
         self.config, self.fingerprint = config, fingerprint or known
-        study, identity = study or config.profile, config.key
-        if self.fingerprint != known:
-            study, identity = "custom", _short_hash(f"{config.key} {fingerprint}")
-        name = f"seed{config.seed}" if study == config.profile != "custom" else f"seed{config.seed}-{identity}"
-        self.folder = root / study / "runs" / config.dataset / _case_name(config.case) / config.label
-        self.csv, self.json = self.folder / f"{name}.csv", self.folder / f"{name}.json"
-        self.weights = self.folder / f"{name}.npz"
-        self.checkpoint, self.lock = self.folder / f"{name}.ckpt", self.folder / f"{name}.lock"
+        other_images = self.fingerprint if self.fingerprint != known else None
+        self.study = "custom" if other_images else study or config.profile
+        self.csv = root / self.study / "runs" / f"{run_name(config, self.study, other_images)}.csv"
+        self.json, self.weights, self.checkpoint, self.lock = (
+            self.csv.with_suffix(suffix) for suffix in (".json", ".npz", ".ckpt", ".lock")
+        )
+        self.folder = self.csv.parent
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the run's lock, so that no other process works on it; fails at once on an unwritable folder."""
+        lock = FileLock(self.lock, blocking=False)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = self.lock.open("w")
+            lock.acquire()
+        except Timeout:
+            raise RecordLocked(f"another process is working on {self.csv}") from None
         except OSError as error:
             advice = "choose another results folder"
             raise RecordError(f"cannot write to {self.folder}: {error.strerror}; {advice}") from None
-        with lock:
-            if not _lock(lock, self.lock):
-                raise RecordLocked(f"another process is working on {self.csv}")
-            try:
-                yield
-            finally:
-                self.lock.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            self.lock.unlink(missing_ok=True)  # while held: who has opened it meanwhile sees that it is gone
+            lock.release()
 
     def write_record(self, lines: list[str], about: dict, weights: np.ndarray | None = None) -> None:
         """The CSV last: in its place it means that the record is complete."""
@@ -107,19 +105,6 @@ class RunFiles:
                 f"cannot write {path}: {error.strerror}; what was written before is intact, "
                 "run again to resume once there is room"
             ) from error
-
-
-def _lock(file: TextIO, path: Path) -> bool:
-    """Takes the lock if it is free. The last holder removes the file, so it must still be the one at `path`."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except (BlockingIOError, FileNotFoundError):
-        return False
-
-
-def _case_name(case: int | str) -> str:
-    return f"case{case}" if isinstance(case, int) else case
 
 
 def _text_array(text: str) -> np.ndarray:

@@ -10,8 +10,9 @@ import numpy as np
 from fedentropy_core.config import RunConfig
 from fedentropy_core.federation import Diverged, Federation
 from fedentropy_core.machine import provenance
+from fedentropy_core.runs.about import about_run
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import OtherEngine, about_run, check_chain, first_digest, next_digest
+from fedentropy_core.runs.record import OtherEngine, check_chain, first_digest, next_digest
 from fedentropy_core.work import Cohort, Round
 
 CHECKPOINT_ROUNDS, CHECKPOINT_SECONDS = 25, 60.0

@@ -8,11 +8,10 @@ A record's header says of which generation it is: columns that came later stand 
 record does not have asks nothing of it. Since there is `correct`, the chain starts from the engine as well.
 """
 
-import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,9 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.config import RunConfig, stored_config
-from fedentropy_core.files import results_root
 from fedentropy_core.runs import shown
+from fedentropy_core.runs.about import check_about
+from fedentropy_core.runs.names import named, possible_names, short_hash
 from fedentropy_core.work import ROUND_COLUMNS, weights_hash
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def first_digest(about: dict, columns: Sequence[str] = COLUMNS) -> str:
     """What the chain of a record with these columns starts from: configuration, data and, since there is `correct`,
     engine."""
     names = ("key", "data_fingerprint", "engine") if "correct" in columns else ("key", "data_fingerprint")
-    return _short_hash(" ".join(str(about.get(name)) for name in names))
+    return short_hash(" ".join(str(about.get(name)) for name in names))
 
 
 def next_digest(previous: str, line: str) -> str:
-    return _short_hash(f"{previous} {line}")
+    return short_hash(f"{previous} {line}")
 
 
 def check_chain(lines: Sequence[str], first: str) -> str:
@@ -142,53 +142,51 @@ def check_chain(lines: Sequence[str], first: str) -> str:
 
 
 def load_record(csv: Path | str) -> RunRecord:
-    """One record, its chain of digests checked."""
+    """One record, checked: that its JSON says what every record says, its chain of digests, its rounds, and that it is
+    the run whose place it stands in; a copy elsewhere is not asked for its place."""
     csv = Path(csv)
-    try:
-        about = json.loads(csv.with_suffix(".json").read_text())
-        config = stored_config(about["config"])
-        # Lines end with \n alone: a reader that is kind to other signs would not see them edited.
-        lines = csv.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")
-    except FileNotFoundError as error:
-        raise RecordError(f"record {csv}: {error.filename} is missing") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"record {csv.with_suffix('.json')} cannot be read: {error}") from None
+    about, config = _read_about(csv)
+    # Lines end with \n alone: a reader that is kind to other signs would not see them edited.
+    lines = _text(csv, csv).removesuffix("\n").split("\n")
     _check_record(csv, lines, config, about)
+    _check_place(csv, config, about["data_fingerprint"])
     try:
-        rounds = _read_rounds(lines)
-    except ValueError as error:
+        rounds = _read_rounds(lines, config)
+    except (ValueError, OverflowError) as error:
         raise RecordError(f"record {csv}: its rounds cannot be read: {error}") from None
     _check_correct(csv, rounds, about)
     return RunRecord(config, rounds, about, csv)
 
 
-def load_records(study: str = "paper", results: Path | str | None = None) -> list[RunRecord]:
-    """Every finished run of a study, in the order of their paths."""
-    return [load_record(path) for path in record_paths(study, results)]
+def _read_about(csv: Path) -> tuple[dict, RunConfig]:
+    path = csv.with_suffix(".json")
+    text = _text(csv, path)
+    try:
+        about = json.loads(text)
+        if not isinstance(about, dict):
+            raise ValueError("it is no table")
+        config = stored_config(about.get("config"))
+        check_about(about)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise RecordError(f"record {path} cannot be read: {error}") from None
+    if about["key"] != config.key:
+        raise RecordError(f"record {path}: its key is not the key of its configuration")
+    return about, config
 
 
-def record_paths(study: str = "paper", results: Path | str | None = None) -> list[Path]:
-    """The CSV files of a study's finished runs."""
-    root = Path(results) if results is not None else results_root()
-    return sorted((root / study / "runs").rglob("*.csv"))
+def _text(csv: Path, path: Path) -> str:
+    """One of a record's two files."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        raise RecordError(f"record {csv}: {path} is missing") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"record {path} cannot be read: {error}") from None
 
 
-def studies_there(results: Path | str | None = None) -> list[str]:
-    """The folders of results that hold runs."""
-    root = Path(results) if results is not None else results_root()
-    return sorted(path.parent.name for path in root.glob("*/runs"))
-
-
-def about_run(config: RunConfig, fingerprint: str, engine: str, test_images: Sequence[int]) -> dict:
-    """The part of a record's JSON that says what was computed; the same on every machine.
-
-    `test_images`: how many of each class there are.
-    """
-    about = {"config": asdict(config), "key": config.key, "data_fingerprint": fingerprint, "engine": engine}
-    return about | {"test_images": list(test_images)}
-
-
-_COLUMN_TYPES = {"chosen": str, "kept": str, "weights": str, "correct": str, "digest": str}
+_COLUMN_TYPES = dict.fromkeys(("chosen", "kept", "weights", "correct", "digest"), "str")
+_COLUMN_TYPES |= dict.fromkeys(("round", "models_up", "bytes_up", "bytes_down"), "int64")
+_COLUMN_TYPES |= dict.fromkeys(("accuracy", "loss", "entropy_before", "entropy_after"), "float64")
 
 
 def _check_record(csv: Path, lines: list[str], config: RunConfig, about: dict) -> None:
@@ -196,16 +194,27 @@ def _check_record(csv: Path, lines: list[str], config: RunConfig, about: dict) -
     if columns not in _GENERATIONS:
         raise RecordError(f"record {csv}: its first line does not have the columns of a record")
     ends_before = about.get("diverged", config.rounds + 1)
-    if len(lines) != ends_before or len(lines) > config.rounds + 1:
+    most = config.rounds + ("diverged" not in about)
+    if type(ends_before) is not int or len(lines) != ends_before or len(lines) > most:
         raise RecordError(f"record {csv}: not the {config.rounds} rounds of its configuration, nor a divergence's")
-    if about.get("key") != config.key:
-        raise RecordError(f"record {csv}: its JSON's key is not the key of its configuration")
     try:
         digest = check_chain(lines[1:], first_digest(about, columns))
     except ValueError as error:
         raise RecordError(f"record {csv}: {error}; the file was changed") from None
-    if digest != about.get("final_digest"):
+    if digest != about["final_digest"]:
         raise RecordError(f"record {csv}: its last digest is not the one in its JSON; one of them was changed")
+
+
+def _check_place(csv: Path, config: RunConfig, fingerprint: str) -> None:
+    place = named(csv)
+    if place is None:
+        return
+    right = possible_names(config, place.study, fingerprint)
+    if place.name not in right:
+        raise RecordError(
+            f"record {csv} stands in another's place: by its configuration and images it is {' or '.join(right)} "
+            f"of the study {place.study}; move it there, or delete it"
+        )
 
 
 _GENERATIONS = [
@@ -213,7 +222,7 @@ _GENERATIONS = [
 ]
 
 
-def _read_rounds(lines: list[str]) -> pd.DataFrame:
+def _read_rounds(lines: list[str], config: RunConfig) -> pd.DataFrame:
     for number, line in enumerate(lines):
         if line.count(",") != lines[0].count(","):
             raise ValueError(f"round {number} does not have the columns of the first line")
@@ -221,6 +230,13 @@ def _read_rounds(lines: list[str]) -> pd.DataFrame:
     for column in ("chosen", "kept", "correct"):
         if column in rounds:
             rounds[column] = [_numbers(number, column, text) for number, text in enumerate(rounds[column], start=1)]
+    if rounds["round"].tolist() != list(range(1, len(lines))):
+        raise ValueError("they are not numbered from 1 on")
+    if not rounds["accuracy"].between(0, 1).all():
+        raise ValueError("an accuracy is not between 0 and 1")
+    unknown = set().union(*rounds["chosen"], *rounds["kept"]).difference(range(config.devices))
+    if unknown:
+        raise ValueError(f"there is no device {min(unknown)} in its configuration")
     return rounds
 
 
@@ -248,7 +264,3 @@ def _check_correct(csv: Path, rounds: pd.DataFrame, about: dict) -> None:
         possible = all(0 <= right <= most for right, most in zip(correct, there, strict=True))
         if not possible or sum(correct) / sum(there) != accuracy:
             raise RecordError(f"record {csv}: the right test images of round {number} do not add up to its accuracy")
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -10,7 +10,8 @@ import pandas as pd
 from fedentropy_core.config import RunConfig
 from fedentropy_core.machine import usable_cores
 from fedentropy_core.runs.files import RunFiles
-from fedentropy_core.runs.record import RunRecord, load_record
+from fedentropy_core.runs.listing import read_record, record_paths
+from fedentropy_core.runs.record import RunRecord
 
 Run = TypeVar("Run")
 
@@ -59,14 +60,17 @@ def choose(
 
 
 def overview(runs: Iterable[RunConfig], results: Path | None = None, study: Study | None = None) -> pd.DataFrame:
-    """A row a run: what it is, whether it is recorded, begun or missing, and how many core-seconds a round took."""
-    rows = []
-    for config in runs:
-        files = files_of(config, results, study)
-        state = "recorded" if files.csv.exists() else "begun" if files.checkpoint.exists() else "missing"
-        pace = _core_seconds_a_round(load_record(files.csv)) if state == "recorded" else None
-        rows.append((config.dataset, config.case, config.label, config.seed, config.rounds, state, pace))
-    return pd.DataFrame(rows, columns=["dataset", "case", "method", "seed", "rounds", "state", "pace"])
+    """A row a run: what it is, its state, the rounds that are left to train, and how many core-seconds a round took.
+
+    A run is recorded, begun, missing, or bad: of a record that cannot be trusted. Such a run is not trained. Each bad
+    record, and each stray beside them, is named in a warning.
+    """
+    all_files = [files_of(config, results, study) for config in runs]
+    for folder in dict.fromkeys(files.study for files in all_files):
+        record_paths(folder, results)  # names the strays
+    whats = [(c.dataset, c.case, c.label, c.seed) for c in (files.config for files in all_files)]
+    rows = [(*what, *_state(files)) for what, files in zip(whats, all_files, strict=True)]
+    return pd.DataFrame(rows, columns=["dataset", "case", "method", "seed", "state", "left", "pace"])
 
 
 def estimate(rounds: int, paces: pd.Series) -> str:
@@ -76,6 +80,14 @@ def estimate(rounds: int, paces: pd.Series) -> str:
     cores, pace = usable_cores(), paces.mean()
     hours = rounds * pace / cores / 3600
     return f"about {hours:.1f} h on {cores} cores, at the {pace:.1f} core-seconds a round of the records"
+
+
+def _state(files: RunFiles) -> tuple[str, int, float | None]:
+    """What is there of a run, its rounds if they are to be trained, and its pace if it is recorded."""
+    if files.csv.exists():
+        record = read_record(files.csv)
+        return ("bad", 0, None) if record is None else ("recorded", 0, _core_seconds_a_round(record))
+    return "begun" if files.checkpoint.exists() else "missing", files.config.rounds, None
 
 
 def _core_seconds_a_round(record: RunRecord) -> float | None:

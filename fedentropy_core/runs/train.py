@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fedentropy_core.config import RunConfig
@@ -14,6 +13,7 @@ from fedentropy_core.machine import usable_cores
 from fedentropy_core.runs.display import Display
 from fedentropy_core.runs.files import RunFiles
 from fedentropy_core.runs.journal import title
+from fedentropy_core.runs.listing import read_record
 from fedentropy_core.runs.record import RecordError, RunRecord, load_record
 from fedentropy_core.runs.study import Study, files_of
 from fedentropy_core.runs.training import Crew, Event, Left, Order, Paused, Played, Workshop, seed_stacks
@@ -98,15 +98,19 @@ class Means:
 
     def crew(self, orders: Sequence[Order], stop: Stop) -> "Crew | ClusterCrew":
         if self.ray:
-            cluster = _cluster()
+            from fedentropy_core.runs import cluster  # Ray, which it loads, is in no core
+
             return cluster.ClusterCrew(orders, self.ray, cluster.Share(self.cpus, self.gpus, self.engine), stop)
         stacks = seed_stacks(orders) if self.stack_seeds else [[order] for order in orders]
         return Crew(stacks, Workshop(self.engine, self.device), self.jobs or self._side_by_side(), stop)
 
     def _side_by_side(self) -> int:
-        """A run alone leaves cores idle at the end of each round: one more fills them."""
-        native = fastest(self.engine, self.device) == "native"
-        return 1 + -(-usable_cores() // CORES_A_RUN) if native else 1
+        return side_by_side(usable_cores()) if fastest(self.engine, self.device) == "native" else 1
+
+
+def side_by_side(cores: int) -> int:
+    """How many runs fill them; a run alone leaves cores idle at the end of each round, and one more fills them."""
+    return 1 + -(-cores // CORES_A_RUN)
 
 
 def run_all(
@@ -119,28 +123,32 @@ def run_all(
 ) -> list[RunRecord]:
     """Trains what is missing of many runs, the first ones first, and returns the records that there are then.
 
-    A run that cannot be trained (another process works on it, another engine began it, its data set is not there) is
-    skipped with a notice. After `seconds` all runs under way save a checkpoint; Ctrl-C and the like save one and raise
-    Stopped.
+    A run that cannot be trained (another process works on it, another engine began it, its data set is not there, its
+    record is damaged) is skipped with a notice. After `seconds` all runs under way save a checkpoint; Ctrl-C and the
+    like save one and raise Stopped.
     """
-    orders = missing_orders(configs, results, study)
+    everything = [files_of(config, results, study) for config in dict.fromkeys(configs)]
+    orders = [
+        Order(files, keep_weights=study is not None and study.keeps_weights(files.config))
+        for files in everything
+        if not files.csv.exists()
+    ]
     with Display(orders, progress) as display:
+        records = {files: _finished_before(files, display) for files in everything if files.csv.exists()}
         paused = conduct((means or Means()).crew(orders, Stop(deadline(seconds))), display.show)
         if paused:
             display.write(f"time is up; {where(paused)}; the same command goes on from there")
-    everything = [files_of(config, results, study) for config in dict.fromkeys(configs)]
-    return [load_record(files.csv) for files in everything if files.csv.exists()]
+    records |= {files: read_record(files.csv) for files in everything if files not in records}
+    return [records[files] for files in everything if records[files] is not None]
 
 
-def missing_orders(
-    configs: Sequence[RunConfig], results: Path | str | None = None, study: Study | None = None
-) -> list[Order]:
-    """What is to be trained of these runs."""
-    orders = [
-        Order(files_of(config, results, study), keep_weights=study is not None and study.keeps_weights(config))
-        for config in dict.fromkeys(configs)
-    ]
-    return [order for order in orders if not order.files.csv.exists()]
+def _finished_before(files: RunFiles, display: Display) -> RunRecord | None:
+    """What is there is never written over: also a bad record may be worth repairing."""
+    try:
+        return load_record(files.csv)
+    except RecordError as why:
+        display.write(f"skipped {title(files.config)}: {why}. Repair it, or delete it to have the run trained again")
+        return None
 
 
 def conduct(crew: "Crew | ClusterCrew", show: Callable[[Event], None]) -> list[Paused]:
@@ -167,19 +175,9 @@ def where(paused: Sequence[Paused]) -> str:
 def finished(files: RunFiles, keep_weights: bool = False) -> RunRecord:
     """The record of a run that is done."""
     record = load_record(files.csv)
-    if record.config != files.config:
-        raise RecordError(f"{files.csv} holds another configuration; delete it, or choose another results folder")
     if files.fingerprint not in (None, record.about["data_fingerprint"]):
         raise RecordError(f"{files.csv} was made from other images; delete it, or choose another results folder")
     if keep_weights and not files.weights.exists() and len(record.rounds):
         raise RecordError(f"{files.csv} was finished without keeping weights; train it into another results folder")
     files.checkpoint.unlink(missing_ok=True)  # a process that was killed at the very end left it
     return record
-
-
-def _cluster() -> ModuleType:
-    try:
-        from fedentropy_core.runs import cluster
-    except ModuleNotFoundError:
-        raise ValueError("Ray is not installed; `make flower` installs it, on Python 3.11 or newer") from None
-    return cluster

@@ -126,20 +126,24 @@ class Crew:
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Crew":
-        for worker in self._workers:
-            worker.start()
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is not None:
             self.stop.ask()
-            while self._at_work:
+            for worker in self._workers:
+                if worker.ident is not None:
+                    worker.join()
+            while not self._events.empty():
                 self._hear()
         elif self._error is not None:
             raise self._error
 
     def event(self) -> Event | None:
         """The next one; None once all is done, or has paused."""
+        for worker in self._workers:
+            if worker.ident is None:  # begun in the context, whose end waits for it
+                worker.start()
         while self._at_work:
             event = self._hear()
             if event is not None:

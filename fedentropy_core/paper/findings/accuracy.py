@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.paper.findings.common import DECIDES, LIKE_FEDAVG, OURS, datasets, gain, in_cases, places
-from fedentropy_core.paper.protocol import CONFIDENCE, TABLE_ROUNDS, VERDICT_ROUNDS
+from fedentropy_core.paper.protocol import CONFIDENCE
 from fedentropy_core.paper.reported import papers_number
 from fedentropy_core.paper.study import PAPER_CASES, TABLE_1
 from fedentropy_core.paper.tables import noise_table
@@ -14,6 +14,7 @@ from fedentropy_core.report.findings import Finding, Findings, listed, say
 from fedentropy_core.report.frame import NEAR_CHANCE, cell, classes_of
 from fedentropy_core.report.looks import DATASET_NAMES, NAMES
 from fedentropy_core.report.statistics import MOST_FLIPPED, sign_flip
+from fedentropy_core.runs.record import TABLE_ROUNDS, VERDICT_ROUNDS
 
 FEWEST_FLIPPED = 6  # pairs, with which a sign-flip test can be clear at all
 

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from fedentropy_core.paper.findings.common import LIKE_FEDAVG, OURS, datasets, gain, in_cases, places
-from fedentropy_core.paper.protocol import VERDICT_ROUNDS
 from fedentropy_core.paper.reported import papers_number
 from fedentropy_core.report.findings import Finding, Findings, listed, say
 from fedentropy_core.report.frame import NEAR_CHANCE, SMOOTH, cell, same_seeds
 from fedentropy_core.report.looks import DATASET_NAMES, NAMES
+from fedentropy_core.runs.record import VERDICT_ROUNDS
 
 JUDGMENT, POOLS, VALUES = f"{OURS}-no-pools", f"{OURS}-pools-only", f"{OURS}-value"
 
