@@ -1,6 +1,7 @@
 """Every notebook is paired with its script; figures and stored notebooks hold nothing that changes from run to run."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import jupytext
@@ -11,6 +12,7 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 from fedentropy_core.paper.notebooks import cleaned, notebook_paths
+from fedentropy_core.paper.round_figure import round_diagram
 from fedentropy_core.paper.study import shown_runs
 from fedentropy_core.report import figures as plots
 from fedentropy_core.report.frame import frame
@@ -96,4 +98,13 @@ def test_bands_are_ranges_and_the_papers_numbers_stand_at_the_edge(tmp_path):
     assert {round(float(y), 6) for y in band.get_paths()[0].vertices[:, 1]} == {20.0, 70.0}
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(40)
     assert axes.lines[1].get_ydata() == pytest.approx([27.08])
+    plt.close(figure)
+
+
+def test_the_diagram_of_a_round_has_no_words_outside_or_over_each_other():
+    figure = round_diagram()
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+    assert all(figure.bbox.containsx(box.x0) and figure.bbox.containsx(box.x1) for box in boxes)
+    assert not [one for one, other in combinations(boxes, 2) if one.overlaps(other)]
     plt.close(figure)

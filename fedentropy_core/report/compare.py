@@ -11,6 +11,7 @@ from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.frame import ACCURACIES, SETTINGS
 from fedentropy_core.report.looks import LOOKS, NAMES, line
 from fedentropy_core.report.statistics import Effect, pooled
+from fedentropy_core.report.tables import Shown
 
 with needs("report"):
     from matplotlib import pyplot as plt
@@ -28,7 +29,7 @@ class Compared:
     measure: str
 
     def _repr_html_(self) -> str:
-        return self.table.round(2).to_html(index=False, border=0)
+        return Shown(self.table.round(2))._repr_html_()
 
     def figure(self) -> Figure:
         """The means with their intervals, a line for whatever else differs."""

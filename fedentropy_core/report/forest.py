@@ -14,8 +14,8 @@ with needs("report"):
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Filled where the interval is on one side of zero: seen without colour too.
-OURS, REPORTED = "#0072b2", "#d55e00"
+# No variant's colours; ours are filled where the interval is on one side of zero, which is seen without colour too.
+OURS, REPORTED = "#1a1a1a", "#aa3377"
 ROW_HEIGHT = 0.21  # inches
 
 

@@ -19,7 +19,7 @@ ACCURACIES = {
     "last_hundred": "accuracy of the last hundred rounds (%)",
     "best": "accuracy of the best round (%)",
 }
-SHOWN = ["dataset", "case", "variant", "seed"]  # what tables say of a run
+NAMED_BY = ["dataset", "case", "variant", "seed"]  # what tables say of a run
 NEAR_CHANCE = 1.0  # points
 SMOOTH = 20  # rounds: a single crossing favours noisy curves, that of a mean does not
 
@@ -100,8 +100,8 @@ def same_seeds(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
 
 def told_apart(frame: pd.DataFrame) -> pd.DataFrame:
     """Without runs that tables could not tell from each other, which a warning names."""
-    alike = frame.duplicated(SHOWN, keep=False)
-    for _, runs in frame[alike].groupby(SHOWN, sort=False):
+    alike = frame.duplicated(NAMED_BY, keep=False)
+    for _, runs in frame[alike].groupby(NAMED_BY, sort=False):
         paths = ", ".join(str(record.path) for record in runs["record"])
         ignore(f"{paths} differ in settings that tables do not show: tables leave them out")
     return frame[~alike]
