@@ -202,7 +202,10 @@ def _add_audit(commands) -> None:
 
 
 def _audit(options: argparse.Namespace) -> None:
-    paths = record_paths(options.study, options.results)
+    name = (
+        find_study(options.study).name if options.study.endswith(".py") else options.study
+    )  # or any folder of records
+    paths = record_paths(name, options.results)
     chosen = part_of([named(path) for path in paths], options) if paths else []
     findings = check([record.path for record in chosen], options.records, options.rounds)
     if not any(finding.ok for finding in findings):

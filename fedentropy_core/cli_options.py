@@ -73,7 +73,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 def add_study(parser: argparse.ArgumentParser) -> None:
     known = ", ".join(STUDIES)
-    parser.add_argument("--study", default="paper", metavar="STUDY", help=f"one of {known} (default: %(default)s)")
+    parser.add_argument(
+        "--study", default="paper", metavar="STUDY", help=f"one of {known}, or a file with a list `runs`"
+    )
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fedentropy_core.cli import main
 from fedentropy_core.config import RunConfig, profile_config
-from fedentropy_core.paper.diagnosis import load_run
-from fedentropy_core.paper.study import STUDIES, shown_runs
+from fedentropy_core.paper.study import STUDIES, find_run, shown_runs, study_runs
 from fedentropy_core.report.explore_runs import runs_panel
 from fedentropy_core.runs import audit
 from fedentropy_core.runs.files import RunFiles
@@ -234,11 +233,11 @@ def test_every_shipped_record_loads_without_a_word(study):
 def test_the_diagnosis_does_without_a_bad_run(tmp_path):
     config = STUDIES["diagnosis"].runs[0]
     files = RunFiles(config, tmp_path, "diagnosis")
-    assert load_run(config, "diagnosis", tmp_path) is None
+    assert find_run(study_runs("diagnosis", tmp_path), config) is None
     files.folder.mkdir(parents=True)
     files.csv.touch()
     with pytest.warns(Ignored, match=r"\.json is missing"):
-        assert load_run(config, "diagnosis", tmp_path) is None
+        assert find_run(study_runs("diagnosis", tmp_path), config) is None
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_the_first_records_are_all_in_a_study():
 
 def test_studies_have_names():
     assert SHOWN in STUDIES
-    with pytest.raises(ValueError, match="study must be one of paper, mirrored, diagnosis; got 'papers'"):
+    with pytest.raises(ValueError, match="study must be one of paper, mirrored, diagnosis or a file"):
         find_study("papers")
 
 
@@ -217,3 +217,43 @@ def test_times_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--time", "soon"])
     assert "90s, 150m or 2h" in capsys.readouterr().err
+
+
+SWEEP = """
+'''Over β.'''
+from fedentropy_core.config import profile_config
+runs = [profile_config("smoke", dataset="synthetic", case=3, beta=beta, rounds=2) for beta in (0.5, 1.0)]
+"""
+
+
+def test_a_study_of_ones_own_is_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("os.nice", lambda value: None)
+    file = tmp_path / "my_sweep.py"
+    file.write_text(SWEEP)
+    where = ["--study", str(file), "--results", str(tmp_path)]
+    main(["train", *where, "--engine", "reference"])
+    main(["plan", *where])
+    assert "my_sweep: Over β." in capsys.readouterr().out
+    main(["audit", *where])
+    assert "exact" in capsys.readouterr().out
+    found = load_records("my_sweep", tmp_path)
+    assert [record.config.beta for record in sorted(found, key=lambda record: record.config.beta)] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("missing.py", None, "no such file"),
+        ("broken.py", "runs = [", "cannot be read: SyntaxError"),
+        ("empty.py", "runs = []", "must have a list `runs` of RunConfig"),
+        ("other.py", "runs = [1]", "must have a list `runs` of RunConfig"),
+        ("paper.py", SWEEP, "the name paper is taken"),
+        ("sweep", None, "study must be one of paper, mirrored, diagnosis or a file such as my_sweep.py; got 'sweep'"),
+    ],
+)
+def test_bad_studies_are_named(name, text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        find_study(name)

@@ -56,7 +56,7 @@ def _draw(report: dict) -> None:
     from fedentropy_core.bench.scale_figure import scale_figure  # matplotlib is for figures only
     from fedentropy_core.report.figures import save
 
-    save(scale_figure(report), "scale")
+    save(scale_figure(report), "scale", None, f"made by `make bench SCALE=1` from {scale.FILE}")
 
 
 def _engines(options: argparse.Namespace) -> None:

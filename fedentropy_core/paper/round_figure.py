@@ -1,12 +1,14 @@
 """A round of FedEntropy as a diagram (the paper's Figure 1)."""
 
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
-
+from fedentropy_core.extras import needs
 from fedentropy_core.report.figures import use_style
 from fedentropy_core.report.looks import COLOURS
+
+with needs("report"):
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 KEPT, REMOVED = COLOURS["fedavg+entropy"], "#8a8a8a"
 PALE = {KEPT: "#fbe6d8", REMOVED: "#ececec"}

@@ -19,7 +19,7 @@ from fedentropy_core.report.tables import Shown, write_table
 from fedentropy_core.runs.listing import ignore, load_records
 from fedentropy_core.runs.names import named
 from fedentropy_core.runs.record import RunRecord
-from fedentropy_core.runs.study import Study
+from fedentropy_core.runs.study import Study, study_in
 
 SHOWN = "mirrored"  # the study of README, notebooks and figures: "paper" once its CIFAR-10 part is complete
 
@@ -128,9 +128,15 @@ STUDIES = {study.name: study for study in (_paper(), _mirrored(), _diagnosis())}
 
 
 def find_study(name: str) -> Study:
-    if name not in STUDIES:
-        raise ValueError(f"study must be one of {', '.join(STUDIES)}; got {name!r}")
-    return STUDIES[name]
+    """One of ours by its name, or that of a file such as my_sweep.py."""
+    if name in STUDIES:
+        return STUDIES[name]
+    if not name.endswith(".py"):
+        raise ValueError(f"study must be one of {', '.join(STUDIES)} or a file such as my_sweep.py; got {name!r}")
+    study = study_in(Path(name))
+    if study.name in {*STUDIES, *PROFILES, "custom"}:
+        raise ValueError(f"study {name}: the name {study.name} is taken; call the file otherwise")
+    return study
 
 
 def study_runs(study: str, results: Path | str | None = None) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def use_style() -> None:
     )
 
 
-def save(figure: Figure, name: str, folder: Path | str | None, source: Source) -> None:
+def save(figure: Figure, name: str, folder: Path | str | None, source: Source | str) -> None:
     """PDF and PNG that say what made them, without dates or versions, so that the same picture is the same file."""
     folder = Path(folder) if folder is not None else project_root() / "figures"
     for kind, metadata in (

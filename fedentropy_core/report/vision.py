@@ -1,7 +1,11 @@
 """How colours look to others: without a kind of cone, and in grey print."""
 
 import numpy as np
-from matplotlib.colors import to_rgb
+
+from fedentropy_core.extras import needs
+
+with needs("report"):
+    from matplotlib.colors import to_rgb
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB; grey is luminance.
 SIGHTS = {

@@ -34,6 +34,22 @@ def files_of(config: RunConfig, results: Path | None, study: Study | None) -> Ru
     return RunFiles(config, results, study.name if study else None)
 
 
+def study_in(path: Path) -> Study:
+    """The study of a Python file: its list `runs` of configurations, named as the file is."""
+    if not path.exists():
+        raise ValueError(f"study {path}: no such file")
+    found: dict[str, object] = {}
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), found)
+    except Exception as error:
+        raise ValueError(f"study {path} cannot be read: {type(error).__name__}: {error}") from None
+    runs = found.get("runs")
+    if not (isinstance(runs, (list, tuple)) and runs and all(isinstance(run, RunConfig) for run in runs)):
+        raise ValueError(f"study {path} must have a list `runs` of RunConfig, at least one")
+    title = str(found.get("__doc__") or "a sweep").strip().splitlines()[0]
+    return Study(path.stem, title, tuple(dict.fromkeys(runs)))
+
+
 def choose(
     runs: Sequence[Run],
     datasets: Sequence[str] = (),
