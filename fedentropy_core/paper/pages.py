@@ -27,7 +27,7 @@ def found() -> str:
     decided = decide_all(runs)
     counts = ", ".join(f"{count} {direction}" for direction, count in counted(decided).items() if count)
     claims = f"Of {len(decided)} sentences of the paper about its results: {counts}."
-    return f"{headlines(runs)._repr_markdown_()}\n- {claims}\n"
+    return f"{caption(runs)}.\n\n{headlines(runs)._repr_markdown_().strip()}\n- {claims}\n"
 
 
 def stored_table(name: str) -> str:
